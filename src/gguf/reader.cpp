@@ -1,0 +1,1 @@
+#include "src/gguf/gguf.h"
