@@ -46,6 +46,7 @@ struct GgufArray {
   std::vector<GgufArray> arrays;          // element_type kArray
 
   // Element i of a numeric or bool array, converted. Requires i < count and a numeric type.
+  // integer_at cuts fractions, clamps floats that no int64 holds, and wraps uint64 above 2^63 - 1.
   double number_at(std::uint64_t i) const;
   std::int64_t integer_at(std::uint64_t i) const;
 };
@@ -66,6 +67,9 @@ struct GgufTensor {
   std::uint64_t columns() const { return dims[0]; }
   std::uint64_t rows() const { return elements / dims[0]; }
 };
+
+// The path of a part of a split model, number from 1: PREFIX-00001-of-00003.gguf.
+std::string gguf_part_path(std::string_view prefix, std::uint64_t number, std::uint64_t count);
 
 // A model's metadata and tensors. Cheap to move; views stay valid as long as the object lives.
 class GgufFile {
@@ -101,6 +105,16 @@ class GgufFile {
   Result<std::string_view> get_string_or(std::string_view key, std::string_view absent) const;
 
  private:
+  // All parts of PREFIX-0000K-of-0000N.gguf.
+  static Result<GgufFile> open_split(std::string_view prefix, std::uint64_t count);
+
+  Error missing(std::string_view key, std::string_view expected) const;
+  Error wrong_type(std::string_view key, const GgufValue& value, std::string_view expected) const;
+  Result<std::uint64_t> as_uint(std::string_view key, const GgufValue& value) const;
+  Result<double> as_float(std::string_view key, const GgufValue& value) const;
+  Result<bool> as_bool(std::string_view key, const GgufValue& value) const;
+  Result<std::string_view> as_string(std::string_view key, const GgufValue& value) const;
+
   std::string name_;
   std::uint32_t version_ = 0;
   std::uint64_t file_bytes_ = 0;
