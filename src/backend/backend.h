@@ -1,0 +1,77 @@
+// The seam between the engine and the devices. The engine owns policy (which rows run when); a
+// backend owns weight layout, KV bytes, fusion and scheduling inside a pass.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "src/base/status.h"
+#include "src/kv/kv_cache.h"
+#include "src/model/model_spec.h"
+
+namespace sluice {
+
+// One token to run. A prompt chunk, a decode step, a draft block and many sequences are all just
+// rows. Rows of one sequence have ascending positions; a row sees its sequence's tokens up to its
+// own position, those of the same pass included.
+struct BatchRow {
+  std::int32_t token = 0;  // in [0, vocabulary)
+  std::uint32_t position = 0;
+  SequenceId sequence = 0;
+  bool logits = false;  // whether the row's logits are wanted
+};
+
+// Layers [first, last) of a model; a backend that runs only some hands the residual stream on.
+struct LayerRange {
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+};
+
+enum class KvCacheType : std::uint8_t { kInt8, kF16, kF32 };
+
+// What a pass read from memory, for the share of the bandwidth.
+struct PassTraffic {
+  std::uint64_t weight_bytes = 0;
+  std::uint64_t kv_bytes = 0;
+};
+
+struct ForwardIo {
+  // [rows, embedding]: read when layers.first > 0, written when layers.last < model's layers.
+  std::span<float> hidden;
+  // [wanted rows, vocabulary] in the order of the rows that want logits; written when the range
+  // ends with the last layer.
+  std::span<float> logits;
+  // Becomes true when the user wants to stop: the pass ends soon with kInterrupted.
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+// Bytes that running a model takes, before anything is allocated.
+struct MemoryPlan {
+  std::uint64_t weights = 0;  // beyond the mapped file
+  std::uint64_t kv_cache = 0;
+  std::uint64_t work = 0;       // activations, logits
+  std::uint64_t available = 0;  // 0: unknown
+  std::uint64_t total() const { return weights + kv_cache + work; }
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // For people: "cpu (avx2, 2 threads)".
+  virtual std::string description() const = 0;
+  virtual const ModelSpec& spec() const = 0;
+  virtual std::uint32_t block_tokens() const = 0;  // of the KV cache
+  virtual std::uint32_t max_rows() const = 0;      // in one pass
+  virtual std::uint32_t max_logits() const = 0;    // rows with logits in one pass
+
+  // Runs the rows through a range of layers. Keys and values are stored in the blocks that `kv` has
+  // reserved for their positions; a row's results depend on its own sequence only, bit for bit.
+  // The caller advances kv's lengths afterwards.
+  virtual Result<PassTraffic> forward(std::span<const BatchRow> rows, const KvCache& kv,
+                                      LayerRange layers, const ForwardIo& io) = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,78 @@
+// A model made ready to generate: file, tokenizer, backend and KV cache under one owner. Several
+// can live in one process (a target and its draft).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/backend/backend.h"
+#include "src/base/status.h"
+#include "src/gguf/gguf.h"
+#include "src/kv/kv_cache.h"
+#include "src/model/model_spec.h"
+#include "src/text/tokenizer.h"
+
+namespace sluice {
+
+struct EngineOptions {
+  // Tokens of context; 0: the trained context or 4096, whichever is smaller. More than the trained
+  // context is allowed and warned of.
+  std::uint32_t context = 0;
+  KvCacheType kv = KvCacheType::kInt8;
+  std::uint32_t threads = 0;                  // 0: default_threads()
+  std::string cpu_isa;                        // "": the best this machine supports
+  std::uint32_t prefill_chunk = 256;          // rows of a prompt pass; never changes results
+  std::uint32_t max_logits = 16;              // rows with logits in one pass (scoring wants more)
+  const std::atomic<bool>* cancel = nullptr;  // becomes true: loading stops with kInterrupted
+  // Called while weights are prepared with the share done, 0 to 1; may be empty.
+  std::function<void(double)> on_progress;
+};
+
+// What loading found out, for --stats and --json.
+struct LoadInfo {
+  double load_ms = 0;
+  MemoryPlan memory;
+  std::uint64_t weight_bytes = 0;     // read by a one-token pass
+  std::vector<std::string> warnings;  // lines for the user
+};
+
+class Engine {
+ public:
+  // Errors carry exit codes: kBadInput for the file, kUsage for options that cannot work (an
+  // instruction set this machine lacks), kNoMemory with the numbers and the flags that would fit.
+  static Result<std::unique_ptr<Engine>> load(const std::string& path,
+                                              const EngineOptions& options);
+
+  const GgufFile& file() const { return *file_; }
+  const ModelSpec& spec() const { return backend_->spec(); }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  Backend& backend() { return *backend_; }
+  KvCache& kv() { return *kv_; }
+  std::uint32_t context() const { return context_; }
+  std::uint32_t prefill_chunk() const { return prefill_chunk_; }
+  const LoadInfo& info() const { return info_; }
+
+  // Runs tokens of one sequence at positions kv().length(sequence) and on, in chunks, and advances
+  // the cache. `logits` gets the last token's row [vocabulary]; empty: none wanted. When
+  // interrupted (kInterrupted) the cache holds the chunks that were done. `on_chunk` hears the
+  // tokens done.
+  Result<PassTraffic> prefill(SequenceId sequence, std::span<const std::int32_t> tokens,
+                              std::span<float> logits, const std::atomic<bool>* cancel,
+                              const std::function<void(std::size_t)>& on_chunk = {});
+
+ private:
+  Engine() = default;
+  std::unique_ptr<GgufFile> file_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<KvCache> kv_;
+  std::uint32_t context_ = 0;
+  std::uint32_t prefill_chunk_ = 0;
+  LoadInfo info_;
+};
+
+}  // namespace sluice
