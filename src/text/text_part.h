@@ -1,6 +1,8 @@
 // A piece of a prompt and who wrote it. The chat template renderer produces a list of these, the
 // tokenizer consumes it: control tokens are recognised only in parts that are not content, so text
-// of a user, a file or a tool result can never become a control token.
+// of a user, a file or a tool result can never become a control token. Part borders are not token
+// borders: the plain text between two control tokens is split and merged as one string, so that the
+// ids are those of the unmarked prompt wherever no control token is typed by the user.
 #pragma once
 
 #include <string>
