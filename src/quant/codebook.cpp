@@ -40,6 +40,9 @@ float iq4_scale(const Extremes& e) {
   return e.peak() < 0 ? size : -size;
 }
 
+// With the next scale of MXFP4, 4 * 2^(e - 127) and 6 * 2^(e - 127) would be infinite as floats.
+constexpr int kLargestE = 252;
+
 }  // namespace
 
 void decode_iq4_nl(const std::byte* data, std::size_t blocks, float* out) {
@@ -126,12 +129,13 @@ std::size_t encode_mxfp4(const float* in, std::size_t blocks, std::byte* out) {
   for (std::size_t b = 0; b < blocks; ++b, ++block, in += 32) {
     const float peak = std::fabs(extremes_of(in, 32).peak());
     // The smallest scale for which the peak is at most half a step (1) above the largest value (6):
-    // 14 = 7 in doubled units. At most 254: FLT_MAX needs 253.
+    // 14 = 7 in doubled units.
     int e = 0;
     if (peak > 14 * mxfp4_half_scale(0)) {
       e = std::max(std::ilogb(peak) - 2 + 127, 0);
       if (peak > 14 * mxfp4_half_scale(static_cast<std::uint8_t>(e))) ++e;
     }
+    if (e > kLargestE) return b * 32 + extremes_of(in, 32).peak_at();
     block->e = static_cast<std::uint8_t>(e);
     pack_nearest(kMxfp4DoubledCodebook, in, mxfp4_half_scale(block->e), block->qs);
   }
