@@ -88,8 +88,9 @@ class Tokenizer {
 
   // The bytes of all ids. Where encode() puts a space in front of a text (adds_space_prefix()), the
   // space of the first token that is not a control token is taken away again.
-  // decode(encode(x)) == x for UTF-8 that contains no added token, given a vocabulary with all 256
-  // bytes (otherwise there is a warning).
+  // decode(encode(x)) == x for UTF-8 that contains no added token, given a vocabulary with a token
+  // for each byte. Where bytes of characters in use are missing there is a warning; text without a
+  // token becomes the unknown token or, without one, is left out.
   std::string decode(std::span<const std::int32_t> ids, bool render_special = false) const;
 
   std::int32_t vocab_size() const;
