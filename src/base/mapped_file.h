@@ -32,4 +32,8 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
+// Says that mapped pages wholly inside the range will not be read soon, so that they stop counting
+// as this process's memory. They stay valid, and usually in the system's cache.
+void release_mapped_pages(const std::byte* data, std::size_t bytes);
+
 }  // namespace sluice

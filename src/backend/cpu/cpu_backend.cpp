@@ -1,0 +1,168 @@
+#include "src/backend/cpu/cpu_backend.h"
+
+#include <algorithm>
+
+#include "src/backend/cpu/forward.h"
+#include "src/base/system_memory.h"
+
+namespace sluice::cpu {
+namespace {
+
+KvType storage(KvCacheType type) {
+  switch (type) {
+    case KvCacheType::kInt8:
+      return KvType::kInt8;
+    case KvCacheType::kF16:
+      return KvType::kF16;
+    case KvCacheType::kF32:
+      return KvType::kF32;
+  }
+  return KvType::kF32;
+}
+
+std::uint64_t kv_cache_bytes(const ModelSpec& spec, KvCacheType type, std::uint32_t blocks) {
+  const KvLayout layout{storage(type), spec.head_dim};
+  return std::uint64_t{layout.head_bytes()} * spec.kv_heads * spec.layers * blocks;
+}
+
+// Key outliers of every layer; only the int8 cache needs them.
+std::vector<std::vector<KeyOutliers>> all_outliers(const Model& model, KvCacheType type,
+                                                   std::uint32_t positions) {
+  std::vector<std::vector<KeyOutliers>> all(model.spec.layers);
+  for (std::uint32_t i = 0; i < model.spec.layers && type == KvCacheType::kInt8; ++i) {
+    all[i] = find_key_outliers(model.spec, model.weights.layer[i], model.spec.layer[i], positions);
+  }
+  return all;
+}
+
+std::uint32_t most_pairs(const std::vector<std::vector<KeyOutliers>>& outliers) {
+  std::size_t most = 0;
+  for (const auto& layer : outliers) {
+    for (const KeyOutliers& head : layer) most = std::max(most, head.pairs.size());
+  }
+  return static_cast<std::uint32_t>(most);
+}
+
+}  // namespace
+
+std::uint64_t kv_bytes_per_token(const ModelSpec& spec, KvCacheType type) {
+  return kv_cache_bytes(spec, type, 1) / kKvBlock;
+}
+
+std::size_t lay_out_work(const ModelSpec& spec, std::uint32_t rows, std::uint32_t most_outliers,
+                         std::byte* base, WorkBuffers& buffers) {
+  std::size_t offset = 0;
+  const auto take = [&](auto*& pointer, std::size_t count) {
+    using T = std::remove_reference_t<decltype(*pointer)>;
+    if (base != nullptr) pointer = reinterpret_cast<T*>(base + offset);
+    offset += (count * sizeof(T) + 63) / 64 * 64;
+  };
+  const auto take_quantized = [&](QuantizedRows& out, std::size_t most_rows, std::size_t cols) {
+    const std::size_t padded = (cols + 31) / 32 * 32;
+    take(out.q, most_rows * padded);
+    take(out.scale, most_rows * (padded / kQuantGroup));
+    take(out.sum, most_rows * (padded / kQuantGroup) * 2);
+  };
+  const std::size_t r = rows;
+  const std::size_t q_width = std::size_t{spec.heads} * spec.head_dim;
+  const std::size_t kv_width = std::size_t{spec.kv_heads} * spec.head_dim;
+  const std::size_t expert_rows = spec.experts != 0 ? r * spec.experts_used : r;
+  const std::size_t ff_width =
+      spec.experts != 0 ? std::max(spec.feed_forward, spec.expert_feed_forward) : spec.feed_forward;
+  take(buffers.hidden, r * spec.embedding);
+  take(buffers.normed, r * spec.embedding);
+  take(buffers.qkv, r * (q_width + 2 * kv_width));
+  take(buffers.attention, r * q_width);
+  take(buffers.result, r * spec.embedding);
+  take(buffers.gate, expert_rows * ff_width);
+  take(buffers.up, expert_rows * ff_width);
+  if (spec.experts != 0) {
+    take(buffers.expert_in, expert_rows * spec.embedding);
+    take(buffers.expert_out, expert_rows * spec.embedding);
+    take(buffers.router, r * spec.experts);
+  }
+  take(buffers.cosine, spec.ropes.size() * r * (spec.rope_dims / 2));
+  take(buffers.sine, spec.ropes.size() * r * (spec.rope_dims / 2));
+  take(buffers.softmax_max, r * spec.heads);
+  take(buffers.softmax_sum, r * spec.heads);
+  take(buffers.coefficients, r * spec.heads * most_outliers * 2);
+  take_quantized(buffers.quantized, r, std::max<std::size_t>(spec.embedding, q_width));
+  take_quantized(buffers.quantized_wide, expert_rows,
+                 std::max<std::size_t>(spec.embedding, ff_width));
+  return offset;
+}
+
+MemoryPlan plan_memory(const Model& model, const CpuOptions& options) {
+  MemoryPlan plan;
+  plan.weights = PackedWeights::bytes_needed(model.weights);
+  plan.kv_cache = kv_cache_bytes(model.spec, options.kv, options.kv_blocks);
+  const auto outliers = all_outliers(model, options.kv, 0);
+  WorkBuffers unused;
+  plan.work = lay_out_work(model.spec, options.max_rows, most_pairs(outliers), nullptr, unused);
+  for (const auto& layer : outliers) {
+    for (const KeyOutliers& head : layer) {
+      plan.work += head.pairs.size() * 2 * sizeof(float) * options.positions;
+    }
+  }
+  plan.work += sizeof(float) * std::uint64_t{options.max_logits} * model.spec.vocabulary;
+  plan.available = available_memory();
+  return plan;
+}
+
+CpuBackend::CpuBackend(const Model& model, const CpuOptions& options, const Kernels& kernels)
+    : model_(model), options_(options), kernels_(kernels), pool_(options.threads) {}
+
+Result<std::unique_ptr<Backend>> CpuBackend::create(const Model& model, const CpuOptions& options) {
+  const Kernels* kernels = options.isa.empty() ? &best_kernels() : find_kernels(options.isa);
+  if (kernels == nullptr || !kernels->supported()) {
+    std::string usable;
+    for (const Kernels* each : all_kernels()) {
+      if (each->supported()) usable += (usable.empty() ? "" : ", ") + std::string(each->name);
+    }
+    return make_error(ErrorCode::kUsage,
+                      "instruction set '{}' {}; this machine can use {} (--cpu-isa)", options.isa,
+                      kernels == nullptr ? "is not known" : "is not supported by this machine",
+                      usable);
+  }
+  CpuOptions resolved = options;
+  if (resolved.threads == 0) resolved.threads = default_threads();
+  std::unique_ptr<CpuBackend> backend(new CpuBackend(model, resolved, *kernels));
+
+  SLUICE_ASSIGN_OR_RETURN(
+      backend->weights_,
+      PackedWeights::pack(model.weights, backend->pool_, options.cancel, options.on_progress));
+  backend->kv_layout_ = KvLayout{storage(options.kv), model.spec.head_dim};
+  SLUICE_ASSIGN_OR_RETURN(
+      backend->kv_memory_,
+      AlignedBuffer::allocate(kv_cache_bytes(model.spec, options.kv, options.kv_blocks),
+                              "KV cache"));
+  backend->outliers_ = all_outliers(model, options.kv, options.positions);
+  backend->most_outliers_ = most_pairs(backend->outliers_);
+  for (std::uint32_t i = 0; i < model.spec.layers; ++i) {
+    Vector bias = model.weights.layer[i].key_bias;
+    for (std::size_t h = 0; h < backend->outliers_[i].size(); ++h) {
+      for (const KeyOutliers::Pair& pair : backend->outliers_[i][h].pairs) {
+        bias[h * model.spec.head_dim + pair.first] = 0;
+        bias[h * model.spec.head_dim + pair.second] = 0;
+      }
+    }
+    backend->key_bias_.push_back(std::move(bias));
+  }
+  const std::size_t bytes =
+      lay_out_work(model.spec, options.max_rows, backend->most_outliers_, nullptr, backend->work_);
+  SLUICE_ASSIGN_OR_RETURN(backend->work_.memory, AlignedBuffer::allocate(bytes, "work buffers"));
+  lay_out_work(model.spec, options.max_rows, backend->most_outliers_, backend->work_.memory.data(),
+               backend->work_);
+  return std::unique_ptr<Backend>(std::move(backend));
+}
+
+std::string CpuBackend::description() const {
+  return fmt::format("cpu ({}, {} thread{})", kernels_.name, pool_.threads(),
+                     pool_.threads() == 1 ? "" : "s");
+}
+
+Result<std::unique_ptr<Backend>> create_cpu_backend(const Model& model, const CpuOptions& options) {
+  return CpuBackend::create(model, options);
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,34 @@
+// The CPU backend: weights packed for the kernels, a paged KV cache, one thread pool.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "src/backend/backend.h"
+
+namespace sluice::cpu {
+
+struct CpuOptions {
+  std::uint32_t threads = 0;  // 0: default_threads()
+  std::string isa;            // "": the best this machine supports
+  KvCacheType kv = KvCacheType::kInt8;
+  std::uint32_t kv_blocks = 0;  // of kKvBlock tokens each, all layers
+  std::uint32_t positions = 0;  // positions are below this
+  std::uint32_t max_rows = 256;
+  std::uint32_t max_logits = 16;
+  const std::atomic<bool>* cancel = nullptr;
+  std::function<void(double)> on_progress;  // may be empty
+};
+
+// What create() would allocate.
+MemoryPlan plan_memory(const Model& model, const CpuOptions& options);
+
+// Bytes of keys and values that one token takes, all layers.
+std::uint64_t kv_bytes_per_token(const ModelSpec& spec, KvCacheType type);
+
+// `model` and the file it refers to must outlive the backend. Fails with kUsage for an instruction
+// set that is unknown or missing here, kNoMemory, or kInterrupted.
+Result<std::unique_ptr<Backend>> create_cpu_backend(const Model& model, const CpuOptions& options);
+
+}  // namespace sluice::cpu

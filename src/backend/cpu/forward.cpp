@@ -1,0 +1,624 @@
+// The forward pass of the CPU backend, a function a step. R is the number of rows of the pass.
+#include "src/backend/cpu/forward.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "src/quant/codec.h"
+
+namespace sluice::cpu {
+namespace {
+
+constexpr std::uint32_t kTileRows = 8;
+// Below this many values a step runs on the calling thread: waking others costs more.
+constexpr std::size_t kParallelWork = 16384;
+
+bool is_quantized(const PackedMatrix& matrix) {
+  return block_type_info(matrix.type).block_size != 1;
+}
+
+QuantizedRows slice(const QuantizedRows& all, std::uint32_t first, std::uint32_t count,
+                    std::uint32_t cols) {
+  const std::size_t groups = cols / kQuantGroup;
+  return QuantizedRows{count, cols, all.q + std::size_t{first} * cols, all.scale + first * groups,
+                       all.sum + first * groups * 2};
+}
+
+bool cancelled(const std::atomic<bool>* cancel) {
+  return cancel != nullptr && cancel->load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+struct CpuBackend::Pass {
+  std::span<const BatchRow> rows;
+  const KvCache* kv = nullptr;
+  std::vector<RowTile> tiles;
+  const std::atomic<bool>* cancel = nullptr;
+  std::uint32_t count() const { return static_cast<std::uint32_t>(rows.size()); }
+};
+
+std::byte* CpuBackend::kv_block(std::uint32_t layer, std::uint32_t block,
+                                std::uint32_t kv_head) const {
+  const std::size_t index =
+      (std::size_t{layer} * options_.kv_blocks + block) * model_.spec.kv_heads + kv_head;
+  return kv_memory_.data() + index * kv_layout_.head_bytes();
+}
+
+Status CpuBackend::check(std::span<const BatchRow> rows, const KvCache& kv, LayerRange layers,
+                         const ForwardIo& io) const {
+  const ModelSpec& spec = model_.spec;
+  if (rows.empty() || rows.size() > options_.max_rows) {
+    return failed("a pass of {} rows was asked for; 1 to {} are possible", rows.size(),
+                  options_.max_rows);
+  }
+  if (layers.first >= layers.last || layers.last > spec.layers) {
+    return failed("layers {} to {} were asked for; the model has {}", layers.first, layers.last,
+                  spec.layers);
+  }
+  std::size_t wanted = 0;
+  for (const BatchRow& row : rows) {
+    wanted += row.logits ? 1 : 0;
+    if (row.token < 0 || static_cast<std::uint32_t>(row.token) >= spec.vocabulary) {
+      return failed("token {} is outside the vocabulary of {}", row.token, spec.vocabulary);
+    }
+    if (row.position >= options_.positions ||
+        row.position / kKvBlock >= kv.blocks(row.sequence).size()) {
+      return failed("position {} has no room in the KV cache", row.position);
+    }
+  }
+  if (wanted > options_.max_logits) {
+    return failed("logits of {} rows were asked for; {} are possible in a pass", wanted,
+                  options_.max_logits);
+  }
+  const bool first_given = layers.first == 0 || io.hidden.size() >= rows.size() * spec.embedding;
+  const bool last_given = layers.last == spec.layers
+                              ? io.logits.size() >= wanted * spec.vocabulary
+                              : io.hidden.size() >= rows.size() * spec.embedding;
+  if (!first_given || !last_given) return failed("the buffers of a pass are too small");
+  return {};
+}
+
+Result<PassTraffic> CpuBackend::forward(std::span<const BatchRow> rows, const KvCache& kv,
+                                        LayerRange layers, const ForwardIo& io) {
+  SLUICE_RETURN_IF_ERROR(check(rows, kv, layers, io));
+  const ModelSpec& spec = model_.spec;
+  Pass pass{rows, &kv, {}, io.cancel};
+  for (std::uint32_t i = 0; i < pass.count(); ++i) {
+    const bool joins = !pass.tiles.empty() && rows[i].sequence == rows[i - 1].sequence &&
+                       pass.tiles.back().count < kTileRows;
+    if (joins) {
+      ++pass.tiles.back().count;
+    } else {
+      pass.tiles.push_back({i, 1});
+    }
+  }
+
+  if (layers.first == 0) {
+    embed(pass);  // hidden [R, embedding]
+  } else {
+    std::copy_n(io.hidden.data(), rows.size() * spec.embedding, work_.hidden);
+  }
+  rotation_tables(pass);  // cosine, sine [ropes, R, rope_dims / 2]
+
+  PassTraffic traffic;
+  for (std::uint32_t layer = layers.first; layer < layers.last; ++layer) {
+    const PackedLayer& w = weights_.layer[layer];
+    attention_block(pass, layer);  // hidden += attention(norm(hidden))
+    for (const PackedMatrix* m : {&w.query, &w.key, &w.value, &w.attention_output}) {
+      traffic.weight_bytes += matrix_bytes(*m);
+    }
+    if (spec.layer[layer].experts) {
+      traffic.weight_bytes += experts_block(pass, layer);
+    } else {
+      feed_forward_block(pass, layer);  // hidden += feed_forward(norm(hidden))
+      for (const PackedMatrix* m : {&w.gate, &w.up, &w.down}) {
+        traffic.weight_bytes += matrix_bytes(*m);
+      }
+    }
+    for (const RowTile& tile : pass.tiles) {
+      const std::uint32_t window = spec.layer[layer].window;
+      const std::uint64_t last = rows[tile.first + tile.count - 1].position + std::uint64_t{1};
+      const std::uint64_t seen =
+          window == 0 ? last : std::min<std::uint64_t>(last, window + tile.count - 1u);
+      traffic.kv_bytes += seen * kv_layout_.head_bytes() / kKvBlock * spec.kv_heads;
+    }
+    if (cancelled(io.cancel)) return make_error(ErrorCode::kInterrupted, "interrupted");
+  }
+
+  if (layers.last < spec.layers) {
+    std::copy_n(work_.hidden, rows.size() * spec.embedding, io.hidden.data());
+    return traffic;
+  }
+  const bool any = std::any_of(rows.begin(), rows.end(), [](const auto& r) { return r.logits; });
+  if (any) {
+    logits(pass, io.logits);  // [wanted, vocabulary]
+    traffic.weight_bytes += matrix_bytes(weights_.output);
+  }
+  if (cancelled(io.cancel)) return make_error(ErrorCode::kInterrupted, "interrupted");
+  return traffic;
+}
+
+void CpuBackend::for_rows(std::uint32_t rows, std::size_t work_per_row,
+                          const std::function<void(std::uint32_t)>& body,
+                          const std::atomic<bool>* cancel) {
+  if (rows * work_per_row < kParallelWork) {
+    for (std::uint32_t i = 0; i < rows; ++i) body(i);
+    return;
+  }
+  pool_.parallel_for(
+      rows, 1,
+      [&](std::uint64_t begin, std::uint64_t end) {
+        for (std::uint64_t i = begin; i < end; ++i) body(static_cast<std::uint32_t>(i));
+      },
+      cancel);
+}
+
+void CpuBackend::embed(const Pass& pass) {
+  const MatrixRef& table = model_.weights.embedding;
+  const std::uint32_t width = model_.spec.embedding;
+  const float scale = model_.spec.embedding_scale;
+  for_rows(
+      pass.count(), width,
+      [&](std::uint32_t r) {
+        const auto token = static_cast<std::size_t>(pass.rows[r].token);
+        float* out = work_.hidden + std::size_t{r} * width;
+        decode_blocks(table.type, {table.data + token * table.row_bytes(), table.row_bytes()},
+                      {out, width});
+        if (scale != 1.0f) {
+          for (std::uint32_t i = 0; i < width; ++i) out[i] *= scale;
+        }
+      },
+      pass.cancel);
+}
+
+void CpuBackend::rotation_tables(const Pass& pass) {
+  const std::uint32_t pairs = model_.spec.rope_dims / 2;
+  for (std::size_t k = 0; k < model_.spec.ropes.size(); ++k) {
+    const Rope& rope = model_.spec.ropes[k];
+    for_rows(
+        pass.count(), pairs * 32,
+        [&](std::uint32_t r) {
+          const std::size_t at = (k * options_.max_rows + r) * pairs;
+          for (std::uint32_t i = 0; i < pairs; ++i) {
+            const double angle = pass.rows[r].position * rope.inverse_frequency[i];
+            work_.cosine[at + i] = static_cast<float>(std::cos(angle)) * rope.magnitude;
+            work_.sine[at + i] = static_cast<float>(std::sin(angle)) * rope.magnitude;
+          }
+        },
+        pass.cancel);
+  }
+}
+
+void CpuBackend::normalise(const Pass& pass, const Vector& norm, bool quantize) {
+  const std::uint32_t width = model_.spec.embedding;
+  const QuantizedRows out{pass.count(), width, work_.quantized.q, work_.quantized.scale,
+                          work_.quantized.sum};
+  for_rows(
+      pass.count(), width,
+      [&](std::uint32_t r) {
+        float* row = work_.normed + std::size_t{r} * width;
+        kernels_.rms_norm(work_.hidden + std::size_t{r} * width, norm.data(), width,
+                          model_.spec.norm_epsilon, row);
+        if (quantize) kernels_.quantize_rows(row, width, slice(out, r, 1, width));
+      },
+      pass.cancel);
+}
+
+void CpuBackend::multiply(std::span<const MatrixProduct> products,
+                          const std::atomic<bool>* cancel) {
+  std::uint64_t groups = 0;
+  for (const MatrixProduct& product : products) groups += product.matrix->groups();
+  // Ranges small enough to balance threads of different speed, large enough to stream.
+  const std::uint64_t grain =
+      std::max<std::uint64_t>(1, groups / (std::uint64_t{pool_.threads()} * 8));
+  pool_.parallel_for(
+      groups, grain,
+      [&](std::uint64_t begin, std::uint64_t end) {
+        std::uint64_t base = 0;  // of this product's groups
+        for (const MatrixProduct& product : products) {
+          const std::uint64_t count = product.matrix->groups();
+          const std::uint64_t from = std::max(begin, base), to = std::min(end, base + count);
+          if (from < to) {
+            const auto g0 = static_cast<std::uint32_t>(from - base);
+            const auto g1 = static_cast<std::uint32_t>(to - base);
+            if (is_quantized(*product.matrix)) {
+              kernels_.matmul(*product.matrix, g0, g1, product.x.quantized, product.out,
+                              product.out_stride);
+            } else {
+              kernels_.matmul_float(*product.matrix, g0, g1, product.x.x, product.x.stride,
+                                    product.x.rows, product.out, product.out_stride);
+            }
+          }
+          base += count;
+        }
+      },
+      cancel);
+}
+
+void CpuBackend::add_result(const Pass& pass, const Vector& bias, const Vector& post_norm) {
+  const std::uint32_t width = model_.spec.embedding;
+  for_rows(
+      pass.count(), width,
+      [&](std::uint32_t r) {
+        float* result = work_.result + std::size_t{r} * width;
+        if (!bias.empty()) kernels_.add(result, bias.data(), width);
+        if (!post_norm.empty()) {
+          kernels_.rms_norm(result, post_norm.data(), width, model_.spec.norm_epsilon, result);
+        }
+        kernels_.add(work_.hidden + std::size_t{r} * width, result, width);
+      },
+      pass.cancel);
+}
+
+void CpuBackend::attention_block(const Pass& pass, std::uint32_t layer) {
+  const ModelSpec& spec = model_.spec;
+  const LayerWeights& w = model_.weights.layer[layer];
+  const PackedLayer& packed = weights_.layer[layer];
+  const std::uint32_t rows = pass.count();
+  const std::size_t q_width = std::size_t{spec.heads} * spec.head_dim;
+  const std::size_t kv_width = std::size_t{spec.kv_heads} * spec.head_dim;
+  const std::size_t stride = q_width + 2 * kv_width;
+
+  const bool quantize =
+      is_quantized(packed.query) || is_quantized(packed.key) || is_quantized(packed.value);
+  normalise(pass, w.attention_norm, quantize);  // normed [R, embedding]
+  const Activations x{work_.normed, spec.embedding, slice(work_.quantized, 0, rows, spec.embedding),
+                      rows};
+  multiply(std::array{MatrixProduct{&packed.query, x, work_.qkv, stride},
+                      MatrixProduct{&packed.key, x, work_.qkv + q_width, stride},
+                      MatrixProduct{&packed.value, x, work_.qkv + q_width + kv_width, stride}},
+           pass.cancel);  // qkv [R, (heads + 2 kv_heads) * head_dim]
+
+  store_keys_and_values(pass, layer);  // biases, norms, rotation; keys and values to the cache
+  if (cancelled(pass.cancel)) return;
+  attend(pass, layer);  // attention [R, heads * head_dim]
+
+  const bool quantize_output = is_quantized(packed.attention_output);
+  const auto q_cols = static_cast<std::uint32_t>(q_width);
+  if (quantize_output) {
+    for_rows(
+        rows, q_width,
+        [&](std::uint32_t r) {
+          kernels_.quantize_rows(work_.attention + r * q_width, q_width,
+                                 slice(work_.quantized, r, 1, q_cols));
+        },
+        pass.cancel);
+  }
+  const Activations y{work_.attention, q_width,
+                      quantize_output ? slice(work_.quantized, 0, rows, q_cols) : QuantizedRows{},
+                      rows};
+  multiply(std::array{MatrixProduct{&packed.attention_output, y, work_.result, spec.embedding}},
+           pass.cancel);  // result [R, embedding]
+  add_result(pass, w.attention_output_bias, w.attention_post_norm);
+}
+
+void CpuBackend::store_keys_and_values(const Pass& pass, std::uint32_t layer) {
+  const ModelSpec& spec = model_.spec;
+  const LayerWeights& w = model_.weights.layer[layer];
+  const std::uint32_t dim = spec.head_dim;
+  const std::size_t q_width = std::size_t{spec.heads} * dim;
+  const std::size_t kv_width = std::size_t{spec.kv_heads} * dim;
+  const std::size_t stride = q_width + 2 * kv_width;
+  const std::uint32_t pairs = spec.rope_dims / 2;
+
+  for_rows(
+      pass.count(), stride,
+      [&](std::uint32_t r) {
+        const BatchRow& row = pass.rows[r];
+        float* query = work_.qkv + r * stride;
+        float* key = query + q_width;
+        float* value = key + kv_width;
+        const std::size_t at =
+            (std::size_t{spec.layer[layer].rope} * options_.max_rows + r) * pairs;
+        const float* cosine = work_.cosine + at;
+        const float* sine = work_.sine + at;
+
+        if (!w.query_bias.empty()) kernels_.add(query, w.query_bias.data(), q_width);
+        if (!w.value_bias.empty()) kernels_.add(value, w.value_bias.data(), kv_width);
+        if (!key_bias_[layer].empty()) kernels_.add(key, key_bias_[layer].data(), kv_width);
+        for (std::uint32_t h = 0; h < spec.heads; ++h) {
+          float* head = query + std::size_t{h} * dim;
+          if (!w.query_norm.empty()) {
+            kernels_.rms_norm(head, w.query_norm.data(), dim, spec.norm_epsilon, head);
+          }
+          kernels_.rope(head, spec.rope_dims, spec.rope_interleaved, cosine, sine);
+        }
+        const std::uint32_t block = pass.kv->blocks(row.sequence)[row.position / kKvBlock];
+        for (std::uint32_t h = 0; h < spec.kv_heads; ++h) {
+          float* head = key + std::size_t{h} * dim;
+          if (!w.key_norm.empty()) {
+            kernels_.rms_norm(head, w.key_norm.data(), dim, spec.norm_epsilon, head);
+          }
+          kernels_.rope(head, spec.rope_dims, spec.rope_interleaved, cosine, sine);
+          kernels_.store_kv(kv_layout_, head, value + std::size_t{h} * dim, row.position % kKvBlock,
+                            kv_block(layer, block, h));
+        }
+      },
+      pass.cancel);
+}
+
+void CpuBackend::attend(const Pass& pass, std::uint32_t layer) {
+  const ModelSpec& spec = model_.spec;
+  const std::uint32_t group = spec.heads / spec.kv_heads;
+  // Query heads of a group share key loads; a group is cut when there are too few tasks otherwise.
+  std::uint32_t cuts = 1;
+  while (pass.tiles.size() * spec.kv_heads * cuts < pool_.threads() && cuts < group) ++cuts;
+  const std::uint32_t heads_each = (group + cuts - 1) / cuts;
+  cuts = (group + heads_each - 1) / heads_each;
+  const std::uint64_t per_tile = std::uint64_t{spec.kv_heads} * cuts;
+  pool_.parallel_for(
+      pass.tiles.size() * per_tile, 1,
+      [&](std::uint64_t begin, std::uint64_t end) {
+        for (std::uint64_t t = begin; t < end; ++t) {
+          const RowTile tile = pass.tiles[t / per_tile];
+          const auto kv_head = static_cast<std::uint32_t>(t % per_tile / cuts);
+          const auto cut = static_cast<std::uint32_t>(t % cuts);
+          const std::uint32_t first = kv_head * group + cut * heads_each;
+          const std::uint32_t last = std::min((kv_head + 1) * group, first + heads_each);
+          attend_tile(pass, layer, tile, kv_head, first, last - first);
+        }
+      },
+      pass.cancel);
+}
+
+// Attention of query heads [first_head, first_head + heads), which share a KV head, for the rows of
+// one tile.
+void CpuBackend::attend_tile(const Pass& pass, std::uint32_t layer, RowTile tile,
+                             std::uint32_t kv_head, std::uint32_t first_head, std::uint32_t heads) {
+  const ModelSpec& spec = model_.spec;
+  const std::uint32_t dim = spec.head_dim;
+  const std::uint32_t window = spec.layer[layer].window;
+  const std::size_t q_width = std::size_t{spec.heads} * dim;
+  const std::size_t stride = q_width + 2 * std::size_t{spec.kv_heads} * dim;
+  const std::span<const std::uint32_t> blocks = pass.kv->blocks(pass.rows[tile.first].sequence);
+
+  std::array<std::uint32_t, kTileRows> first{}, last{};
+  for (std::uint32_t r = 0; r < tile.count; ++r) {
+    last[r] = pass.rows[tile.first + r].position;
+    first[r] = window != 0 && last[r] >= window ? last[r] - window + 1 : 0;
+  }
+  // A slice of its own in the state arrays: the tile's rows times these heads.
+  const std::size_t state =
+      std::size_t{tile.first} * spec.heads + std::size_t{tile.count} * first_head;
+
+  AttentionTask task;
+  task.layout = kv_layout_;
+  task.rows = tile.count;
+  task.heads = heads;
+  task.query = work_.qkv + tile.first * stride + std::size_t{first_head} * dim;
+  task.query_stride = stride;
+  task.first = first.data();
+  task.last = last.data();
+  task.scale = spec.attention_scale;
+  task.softcap = spec.attention_softcap;
+  task.maximum = work_.softmax_max + state;
+  task.sum = work_.softmax_sum + state;
+  task.output = work_.attention + tile.first * q_width + std::size_t{first_head} * dim;
+  task.output_stride = q_width;
+
+  if (!outliers_[layer].empty() && !outliers_[layer][kv_head].pairs.empty()) {
+    const KeyOutliers& outliers = outliers_[layer][kv_head];
+    float* coeff = work_.coefficients + state * most_outliers_ * 2;
+    task.outliers = static_cast<std::uint32_t>(outliers.pairs.size());
+    task.coeff = coeff;
+    task.table = outliers.table.data();
+    task.table_stride = outliers.positions;
+    for (std::uint32_t r = 0; r < tile.count; ++r) {
+      for (std::uint32_t h = 0; h < heads; ++h) {
+        outlier_coefficients(outliers, task.query + r * stride + std::size_t{h} * dim,
+                             coeff + (std::size_t{r} * heads + h) * task.outliers * 2);
+      }
+    }
+  }
+
+  std::fill_n(task.maximum, std::size_t{tile.count} * heads,
+              -std::numeric_limits<float>::infinity());
+  std::fill_n(task.sum, std::size_t{tile.count} * heads, 0.0f);
+  for (std::uint32_t r = 0; r < tile.count; ++r) {
+    std::fill_n(task.output + r * q_width, std::size_t{heads} * dim, 0.0f);
+  }
+
+  constexpr std::uint32_t kBlocks = kKvPiece / kKvBlock;
+  std::array<const std::byte*, kBlocks> pointers{};
+  task.blocks = pointers.data();
+  const std::uint32_t begin = *std::min_element(first.begin(), first.begin() + tile.count);
+  const std::uint32_t end = *std::max_element(last.begin(), last.begin() + tile.count);
+  for (std::uint32_t piece = begin / kKvPiece; piece <= end / kKvPiece; ++piece) {
+    for (std::uint32_t i = 0; i < kBlocks; ++i) {
+      const std::size_t index = std::size_t{piece} * kBlocks + i;
+      pointers[i] = index < blocks.size() ? kv_block(layer, blocks[index], kv_head) : nullptr;
+    }
+    task.piece_start = piece * kKvPiece;
+    kernels_.attention(task);
+  }
+
+  for (std::uint32_t r = 0; r < tile.count; ++r) {
+    for (std::uint32_t h = 0; h < heads; ++h) {
+      float* out = task.output + r * q_width + std::size_t{h} * dim;
+      const float inverse = 1.0f / task.sum[std::size_t{r} * heads + h];
+      for (std::uint32_t i = 0; i < dim; ++i) out[i] *= inverse;
+    }
+  }
+}
+
+// gate[r] = activation(gate[r]) * up[r], quantized on the way out when asked.
+void CpuBackend::activate(float* gate, const float* up, std::uint32_t rows, std::uint32_t width,
+                          bool quantize, QuantizedRows out, const std::atomic<bool>* cancel) {
+  for_rows(
+      rows, std::size_t{width} * 4,
+      [&](std::uint32_t r) {
+        float* g = gate + std::size_t{r} * width;
+        const float* u = up + std::size_t{r} * width;
+        if (model_.spec.activation == Activation::kSilu) {
+          kernels_.silu_mul(g, u, width, g);
+        } else {
+          kernels_.gelu_mul(g, u, width, g);
+        }
+        if (quantize) kernels_.quantize_rows(g, width, slice(out, r, 1, width));
+      },
+      cancel);
+}
+
+void CpuBackend::feed_forward_block(const Pass& pass, std::uint32_t layer) {
+  const ModelSpec& spec = model_.spec;
+  const LayerWeights& w = model_.weights.layer[layer];
+  const PackedLayer& packed = weights_.layer[layer];
+  const std::uint32_t rows = pass.count();
+  const std::uint32_t width = spec.feed_forward;
+
+  normalise(pass, w.feed_forward_norm, is_quantized(packed.gate) || is_quantized(packed.up));
+  const Activations x{work_.normed, spec.embedding, slice(work_.quantized, 0, rows, spec.embedding),
+                      rows};
+  multiply(std::array{MatrixProduct{&packed.gate, x, work_.gate, width},
+                      MatrixProduct{&packed.up, x, work_.up, width}},
+           pass.cancel);  // gate, up [R, feed_forward]
+  const bool quantize = is_quantized(packed.down);
+  activate(work_.gate, work_.up, rows, width, quantize, work_.quantized_wide, pass.cancel);
+  const Activations y{work_.gate, width,
+                      quantize ? slice(work_.quantized_wide, 0, rows, width) : QuantizedRows{},
+                      rows};
+  multiply(std::array{MatrixProduct{&packed.down, y, work_.result, spec.embedding}},
+           pass.cancel);  // result [R, embedding]
+  add_result(pass, {}, w.feed_forward_post_norm);
+}
+
+// Mixture of experts: softmax over all experts, the best few, their weights normalised to sum to
+// one; rows are grouped by expert so that each expert's weights are read once. Returns weight
+// bytes.
+std::uint64_t CpuBackend::experts_block(const Pass& pass, std::uint32_t layer) {
+  const ModelSpec& spec = model_.spec;
+  const LayerWeights& w = model_.weights.layer[layer];
+  const PackedLayer& packed = weights_.layer[layer];
+  const std::uint32_t rows = pass.count();
+  const std::uint32_t used = spec.experts_used;
+  const std::uint32_t width = spec.expert_feed_forward;
+  const std::uint32_t embedding = spec.embedding;
+
+  normalise(pass, w.feed_forward_norm, is_quantized(packed.router));
+  const Activations x{work_.normed, embedding, slice(work_.quantized, 0, rows, embedding), rows};
+  multiply(std::array{MatrixProduct{&packed.router, x, work_.router, spec.experts}}, pass.cancel);
+  std::uint64_t bytes = matrix_bytes(packed.router);
+  if (cancelled(pass.cancel)) return bytes;
+
+  // slots[e]: the (row, rank) pairs that chose expert e, in row order.
+  struct Choice {
+    std::uint32_t row, rank;
+    float weight;
+  };
+  std::vector<std::vector<Choice>> slots(spec.experts);
+  std::vector<std::uint32_t> order(spec.experts);
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    float* p = work_.router + std::size_t{r} * spec.experts;  // [experts]
+    kernels_.softmax(p, spec.experts);
+    for (std::uint32_t e = 0; e < spec.experts; ++e) {
+      order[e] = e;
+      if (std::isnan(p[e])) p[e] = 0;  // sorting needs an order; the logits will tell
+    }
+    std::partial_sort(
+        order.begin(), order.begin() + used, order.end(),
+        [p](std::uint32_t a, std::uint32_t b) { return p[a] > p[b] || (p[a] == p[b] && a < b); });
+    float sum = 0;
+    for (std::uint32_t k = 0; k < used; ++k) sum += p[order[k]];
+    for (std::uint32_t k = 0; k < used; ++k) {
+      slots[order[k]].push_back({r, k, p[order[k]] / sum});
+    }
+  }
+
+  // Gather the rows expert by expert: expert_in [R * used, embedding].
+  std::vector<MatrixProduct> inward, outward;
+  std::vector<std::size_t> place(std::size_t{rows} * used);  // of (row, rank) in the gathered rows
+  std::vector<float> weight(std::size_t{rows} * used);
+  const bool quantize_in = is_quantized(packed.expert_gate[0]) || is_quantized(packed.expert_up[0]);
+  const bool quantize_out = is_quantized(packed.expert_down[0]);
+  std::uint32_t next = 0;
+  for (std::uint32_t e = 0; e < spec.experts; ++e) {
+    if (slots[e].empty()) continue;
+    const std::uint32_t first = next;
+    for (const Choice& choice : slots[e]) {
+      std::memcpy(work_.expert_in + std::size_t{next} * embedding,
+                  work_.normed + std::size_t{choice.row} * embedding, sizeof(float) * embedding);
+      place[std::size_t{choice.row} * used + choice.rank] = next;
+      weight[std::size_t{choice.row} * used + choice.rank] = choice.weight;
+      ++next;
+    }
+    const std::uint32_t count = next - first;
+    const Activations in{
+        work_.expert_in + std::size_t{first} * embedding, embedding,
+        quantize_in ? slice(work_.quantized_wide, first, count, embedding) : QuantizedRows{},
+        count};
+    const std::size_t at = std::size_t{first} * width;
+    inward.push_back({&packed.expert_gate[e], in, work_.gate + at, width});
+    inward.push_back({&packed.expert_up[e], in, work_.up + at, width});
+    const Activations activated{
+        work_.gate + at, width,
+        quantize_out ? slice(work_.quantized_wide, first, count, width) : QuantizedRows{}, count};
+    outward.push_back({&packed.expert_down[e], activated,
+                       work_.expert_out + std::size_t{first} * embedding, embedding});
+    for (const auto* m : {&packed.expert_gate[e], &packed.expert_up[e], &packed.expert_down[e]}) {
+      bytes += matrix_bytes(*m);
+    }
+  }
+  if (quantize_in) {
+    for_rows(
+        next, embedding,
+        [&](std::uint32_t i) {
+          kernels_.quantize_rows(work_.expert_in + std::size_t{i} * embedding, embedding,
+                                 slice(work_.quantized_wide, i, 1, embedding));
+        },
+        pass.cancel);
+  }
+  multiply(inward, pass.cancel);  // gate, up [R * used, expert_feed_forward]
+  activate(work_.gate, work_.up, next, width, quantize_out, work_.quantized_wide, pass.cancel);
+  multiply(outward, pass.cancel);  // expert_out [R * used, embedding]
+
+  // Weighted sum in order of rank: result [R, embedding].
+  for_rows(
+      rows, std::size_t{embedding} * used,
+      [&](std::uint32_t r) {
+        float* out = work_.result + std::size_t{r} * embedding;
+        std::fill_n(out, embedding, 0.0f);
+        for (std::uint32_t k = 0; k < used; ++k) {
+          const std::size_t slot = std::size_t{r} * used + k;
+          const float* in = work_.expert_out + place[slot] * embedding;
+          for (std::uint32_t i = 0; i < embedding; ++i) out[i] += weight[slot] * in[i];
+        }
+      },
+      pass.cancel);
+  add_result(pass, {}, w.feed_forward_post_norm);
+  return bytes;
+}
+
+void CpuBackend::logits(const Pass& pass, std::span<float> out) {
+  const ModelSpec& spec = model_.spec;
+  const std::uint32_t width = spec.embedding;
+  const bool quantize = is_quantized(weights_.output);
+  std::uint32_t wanted = 0;  // rows with logits move to the front of `normed`
+  for (std::uint32_t r = 0; r < pass.count(); ++r) {
+    if (!pass.rows[r].logits) continue;
+    float* row = work_.normed + std::size_t{wanted} * width;
+    kernels_.rms_norm(work_.hidden + std::size_t{r} * width, model_.weights.output_norm.data(),
+                      width, spec.norm_epsilon, row);
+    if (quantize) kernels_.quantize_rows(row, width, slice(work_.quantized, wanted, 1, width));
+    ++wanted;
+  }
+  const Activations x{work_.normed, width,
+                      quantize ? slice(work_.quantized, 0, wanted, width) : QuantizedRows{},
+                      wanted};
+  multiply(std::array{MatrixProduct{&weights_.output, x, out.data(), spec.vocabulary}},
+           pass.cancel);
+  if (spec.logit_softcap > 0) {
+    const float cap = spec.logit_softcap;
+    pool_.parallel_for(
+        std::uint64_t{wanted} * spec.vocabulary, 8192,
+        [&](std::uint64_t begin, std::uint64_t end) {
+          for (std::uint64_t i = begin; i < end; ++i) out[i] = cap * std::tanh(out[i] / cap);
+        },
+        pass.cancel);
+  }
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,85 @@
+#include "src/backend/cpu/packed_weights.h"
+
+#include "src/backend/cpu/pack.h"
+#include "src/base/mapped_file.h"
+
+namespace sluice::cpu {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+// Calls visit(source, place) for every matrix of the model, in the order in which a pass reads
+// them.
+template <class Visit>
+void for_each_matrix(const Weights& weights, PackedWeights& packed, Visit visit) {
+  packed.layer.resize(weights.layer.size());
+  for (std::size_t i = 0; i < weights.layer.size(); ++i) {
+    const LayerWeights& from = weights.layer[i];
+    PackedLayer& to = packed.layer[i];
+    visit(from.query, to.query);
+    visit(from.key, to.key);
+    visit(from.value, to.value);
+    visit(from.attention_output, to.attention_output);
+    visit(from.gate, to.gate);
+    visit(from.up, to.up);
+    visit(from.down, to.down);
+    visit(from.router, to.router);
+    to.expert_gate.resize(from.expert_gate.size());
+    to.expert_up.resize(from.expert_up.size());
+    to.expert_down.resize(from.expert_down.size());
+    for (std::size_t e = 0; e < from.expert_gate.size(); ++e) {
+      visit(from.expert_gate[e], to.expert_gate[e]);
+      visit(from.expert_up[e], to.expert_up[e]);
+      visit(from.expert_down[e], to.expert_down[e]);
+    }
+  }
+  visit(weights.output, packed.output);
+}
+
+std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlignment - 1) & ~(kAlignment - 1); }
+
+}  // namespace
+
+std::uint64_t matrix_bytes(const PackedMatrix& matrix) {
+  return packed_bytes(matrix.type, matrix.rows, matrix.cols);
+}
+
+std::uint64_t PackedWeights::bytes_needed(const Weights& weights) {
+  std::uint64_t total = 0;
+  PackedWeights unused;
+  for_each_matrix(weights, unused, [&](const MatrixRef& from, PackedMatrix&) {
+    if (from) total += aligned(packed_bytes(from.type, from.rows, from.cols));
+  });
+  return total;
+}
+
+Result<PackedWeights> PackedWeights::pack(const Weights& weights, ThreadPool& pool,
+                                          const std::atomic<bool>* cancel,
+                                          const std::function<void(double)>& on_progress) {
+  const std::uint64_t total = bytes_needed(weights);
+  PackedWeights packed;
+  SLUICE_ASSIGN_OR_RETURN(packed.memory, AlignedBuffer::allocate(total, "packed weights"));
+
+  std::uint64_t offset = 0;
+  for_each_matrix(weights, packed, [&](const MatrixRef& from, PackedMatrix& to) {
+    if (!from || (cancel != nullptr && cancel->load(std::memory_order_relaxed))) return;
+    std::byte* out = packed.memory.data() + offset;
+    to = PackedMatrix{from.type, from.rows, from.cols, out};
+    pool.parallel_for(
+        to.groups(), 8,
+        [&](std::uint64_t begin, std::uint64_t end) {
+          pack_groups(from.type, from.data, from.rows, from.cols, static_cast<std::uint32_t>(begin),
+                      static_cast<std::uint32_t>(end), out);
+        },
+        cancel);
+    release_mapped_pages(from.data, from.bytes());
+    offset += aligned(matrix_bytes(to));
+    if (on_progress) on_progress(static_cast<double>(offset) / static_cast<double>(total));
+  });
+  if (cancel != nullptr && cancel->load()) {
+    return make_error(ErrorCode::kInterrupted, "interrupted while the weights were prepared");
+  }
+  return packed;
+}
+
+}  // namespace sluice::cpu
