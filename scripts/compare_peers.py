@@ -9,7 +9,7 @@ What is measured:
 - pass: milliseconds of one forward pass of 1, 2, 4, 8 and 16 rows of one sequence, logits for each row
 - perplexity: whole text tokenized once, cut in chunks of n_ctx tokens, a last partial chunk dropped; the
   first token of each chunk is replaced by BOS where the vocabulary asks for one; the second half of each
-  chunk is scored; exp(mean negative log likelihood). Log-softmax in float64 on the float32 logits.
+  chunk is scored; exp(mean negative log likelihood). The sum of the softmax is taken in float64.
 
 Speed runs alternate, one process of each side after the other, --rounds times; the figures are
 medians. Both sides run the same number of threads and an f16 KV cache unless told otherwise, and llama.cpp
@@ -201,9 +201,9 @@ def llama_perplexity(arguments):
             llama.api.llama_get_logits(llama.context), shape=(scored, llama.n_vocab)
         )
         for i in range(scored):
-            row = logits[i].astype(numpy.float64)
-            top = row.max()
-            losses[chunk, i] = top + math.log(numpy.exp(row - top).sum()) - row[piece[first + 1 + i]]
+            row = logits[i] - logits[i].max()
+            wanted = float(row[piece[first + 1 + i]])
+            losses[chunk, i] = math.log(numpy.exp(row, out=row).sum(dtype=numpy.float64)) - wanted
         mean = losses[: chunk + 1].mean()
         print(f"\rchunk {chunk + 1}/{chunks}: {math.exp(mean):.4f}  ", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
