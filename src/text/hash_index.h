@@ -28,9 +28,17 @@ inline std::uint64_t hash_bytes(std::string_view bytes) {
     std::memcpy(&word, at, 8);
     hash = fold_multiply(hash ^ word, kOdd1);
   }
-  std::uint64_t word = 0;
-  for (std::size_t i = 0; i < left; ++i) {
-    word |= std::uint64_t{static_cast<unsigned char>(at[i])} << (8 * i);
+  std::uint64_t word = 0;  // the rest; overlapping loads are unambiguous for a known length
+  if (left >= 4) {
+    std::uint32_t low, high;
+    std::memcpy(&low, at, 4);
+    std::memcpy(&high, at + left - 4, 4);
+    word = low | std::uint64_t{high} << 32;
+  } else if (left > 0) {
+    const auto byte = [&](std::size_t i) {
+      return std::uint64_t{static_cast<unsigned char>(at[i])};
+    };
+    word = byte(0) | byte(left / 2) << 8 | byte(left - 1) << 16;
   }
   return fold_multiply(hash ^ word, kOdd2) ^ fold_multiply(hash, kOdd1);
 }
