@@ -67,6 +67,7 @@ class Engine {
  private:
   Engine() = default;
   std::unique_ptr<GgufFile> file_;
+  std::unique_ptr<Model> model_;  // refers to the file's bytes
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<KvCache> kv_;

@@ -16,7 +16,7 @@ namespace sluice {
 
 struct ScoreOptions {
   std::uint32_t window = 512;   // tokens evaluated together; windows do not overlap
-  std::uint32_t skip = 0;  // logits at window positions [skip, window - 1) are scored
+  std::uint32_t skip = 0;       // logits at window positions [skip, window - 1) are scored
   std::uint64_t limit = 0;      // tokens of the text to use; 0: all
   bool bos_each_window = true;  // replaces each window's first token by BOS, as llama.cpp does
   const std::atomic<bool>* cancel = nullptr;

@@ -1,0 +1,123 @@
+#include "src/engine/engine.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "src/backend/cpu/cpu_backend.h"
+#include "src/backend/cpu/kernels.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::uint32_t kDefaultContext = 4096;
+constexpr std::uint32_t kMaxChunk = 8192;
+
+double mib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+// The message for a plan that does not fit: the numbers, and what would make it fit.
+Error too_large(const Model& model, const cpu::CpuOptions& options, const MemoryPlan& plan) {
+  std::string advice;
+  if (plan.weights + plan.work < plan.available) {
+    const std::uint64_t left = plan.available - plan.weights - plan.work;
+    const std::uint64_t tokens = left / cpu::kv_bytes_per_token(model.spec, options.kv);
+    if (tokens >= 64) advice = fmt::format("-c {} would fit", tokens / 64 * 64);
+    if (options.kv != KvCacheType::kInt8) {
+      const std::uint64_t more = left / cpu::kv_bytes_per_token(model.spec, KvCacheType::kInt8);
+      advice += fmt::format("{}--kv int8 would fit {} tokens", advice.empty() ? "" : ", ", more);
+    }
+  }
+  if (advice.empty()) advice = "a smaller model or a smaller quantization is needed";
+  return make_error(ErrorCode::kNoMemory,
+                    "not enough memory: weights {:.0f} MiB + KV cache {:.0f} MiB + work buffers "
+                    "{:.0f} MiB = {:.0f} MiB are needed, {:.0f} MiB are available; {}",
+                    mib(plan.weights), mib(plan.kv_cache), mib(plan.work), mib(plan.total()),
+                    mib(plan.available), advice);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::load(const std::string& path,
+                                             const EngineOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  if (options.prefill_chunk < 1 || options.prefill_chunk > kMaxChunk) {
+    return make_error(ErrorCode::kUsage, "a prefill chunk of {} tokens; 1 to {} are possible",
+                      options.prefill_chunk, kMaxChunk);
+  }
+  std::unique_ptr<Engine> engine(new Engine());
+  SLUICE_ASSIGN_OR_RETURN(GgufFile file, GgufFile::open(path));
+  engine->file_ = std::make_unique<GgufFile>(std::move(file));
+  SLUICE_ASSIGN_OR_RETURN(Model model, load_model(*engine->file_, options.context));
+  engine->model_ = std::make_unique<Model>(std::move(model));
+  const ModelSpec& spec = engine->model_->spec;
+  engine->info_.warnings = spec.warnings;
+  SLUICE_ASSIGN_OR_RETURN(engine->tokenizer_, Tokenizer::load(*engine->file_));
+  for (const std::string& line : engine->tokenizer_->warnings()) {
+    engine->info_.warnings.push_back(line);
+  }
+  if (static_cast<std::uint32_t>(engine->tokenizer_->vocab_size()) > spec.vocabulary) {
+    return bad_input("{}: the tokenizer has {} tokens, the embedding only {} rows", path,
+                     engine->tokenizer_->vocab_size(), spec.vocabulary);
+  }
+
+  engine->context_ =
+      options.context != 0 ? options.context : std::min(spec.context, kDefaultContext);
+  if (engine->context_ > spec.context) {
+    engine->info_.warnings.push_back(
+        fmt::format("a context of {} tokens is more than the {} the model was trained for; "
+                    "answers beyond that may be poor",
+                    engine->context_, spec.context));
+  }
+  engine->prefill_chunk_ = options.prefill_chunk;
+
+  cpu::CpuOptions cpu_options;
+  cpu_options.threads = options.threads;
+  cpu_options.isa = options.cpu_isa;
+  cpu_options.kv = options.kv;
+  cpu_options.positions = engine->context_;
+  cpu_options.kv_blocks =
+      engine->context_ / cpu::kKvBlock + (engine->context_ % cpu::kKvBlock != 0 ? 1 : 0);
+  cpu_options.max_rows = options.prefill_chunk;
+  cpu_options.max_logits = std::min(options.max_logits, options.prefill_chunk);
+  cpu_options.cancel = options.cancel;
+  cpu_options.on_progress = options.on_progress;
+  engine->info_.memory = cpu::plan_memory(*engine->model_, cpu_options);
+  const MemoryPlan& plan = engine->info_.memory;
+  if (plan.available != 0 && plan.total() > plan.available) {
+    return too_large(*engine->model_, cpu_options, plan);
+  }
+  SLUICE_ASSIGN_OR_RETURN(engine->backend_, cpu::create_cpu_backend(*engine->model_, cpu_options));
+  engine->kv_ = std::make_unique<KvCache>(cpu_options.kv_blocks, engine->backend_->block_tokens());
+  const std::chrono::duration<double, std::milli> elapsed =
+      std::chrono::steady_clock::now() - start;
+  engine->info_.load_ms = elapsed.count();
+  return engine;
+}
+
+Result<PassTraffic> Engine::prefill(SequenceId sequence, std::span<const std::int32_t> tokens,
+                                    std::span<float> logits, const std::atomic<bool>* cancel,
+                                    const std::function<void(std::size_t)>& on_chunk) {
+  PassTraffic total;
+  std::vector<BatchRow> rows;
+  for (std::size_t done = 0; done < tokens.size();) {
+    const std::size_t count = std::min<std::size_t>(prefill_chunk_, tokens.size() - done);
+    const std::uint32_t length = kv_->length(sequence);
+    SLUICE_RETURN_IF_ERROR(kv_->reserve(sequence, length + static_cast<std::uint32_t>(count)));
+    rows.clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool last = done + i + 1 == tokens.size();
+      rows.push_back({tokens[done + i], length + static_cast<std::uint32_t>(i), sequence,
+                      last && !logits.empty()});
+    }
+    SLUICE_ASSIGN_OR_RETURN(
+        const PassTraffic traffic,
+        backend_->forward(rows, *kv_, {0, spec().layers}, {{}, logits, cancel}));
+    total.weight_bytes += traffic.weight_bytes;
+    total.kv_bytes += traffic.kv_bytes;
+    kv_->set_length(sequence, length + static_cast<std::uint32_t>(count));
+    done += count;
+    if (on_chunk) on_chunk(done);
+  }
+  return total;
+}
+
+}  // namespace sluice
