@@ -1,20 +1,24 @@
 #include "src/backend/cpu/kernels.h"
 
-#include <array>
-
 #include "src/backend/cpu/generic.h"
+#include "src/backend/cpu/simd_tables.h"
 
 namespace sluice::cpu {
 namespace {
 
-constexpr std::array<const Kernels*, 1> kTables{&kGenericKernels};
+constexpr const Kernels* kTables[] = {
+    &kGenericKernels,
+#ifdef SLUICE_X86
+    &kAvx2Kernels,
+#endif
+};
 
 }  // namespace
 
 std::span<const Kernels* const> all_kernels() { return kTables; }
 
 const Kernels& best_kernels() {
-  const Kernels* best = kTables.front();
+  const Kernels* best = kTables[0];
   for (const Kernels* table : kTables) {
     if (table->supported()) best = table;
   }

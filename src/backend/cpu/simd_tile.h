@@ -1,0 +1,178 @@
+// The inner loops of all matrix products: a tile of T rows of x against 16 packed rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/backend/cpu/simd_compat.h"
+
+namespace sluice::cpu {
+namespace {
+
+// How the codes of a source are multiplied. Known at compile time.
+struct Dot {
+  bool is_signed;  // codes are signed bytes; otherwise unsigned, and offset is taken out
+  int quads;       // products of unsigned codes that fit 16 bits: quads * 2 * max code * 127 < 2^15
+  int segments;    // scales in a block of 32: 1 or 2
+  bool has_min;    // a minimum is added
+  bool has_offset;  // x.offset is added to the integer dot product
+};
+
+// Rows of x for a tile; strides are between rows. Entries of a row: q 32 a block, scale 1 a block,
+// offset and sum `segments` a block.
+struct TileX {
+  const std::int8_t* q;
+  std::size_t q_stride;
+  const float* scale;
+  std::size_t scale_stride;
+  const std::int32_t* offset;  // -code offset * sum of q
+  const float* sum;            // sum of q, for minima
+  std::size_t extra_stride;    // of offset and sum
+};
+
+// Calls f.operator()<i>() for i in [0, n).
+template <int n, class F>
+SLUICE_INLINE void unroll(const F& f) {
+  if constexpr (n > 0) {
+    unroll<n - 1>(f);
+    f.template operator()<n - 1>();
+  }
+}
+
+// Integer dot products of one block (or segment of it) for T rows of x, x pointing at the block.
+template <class Isa, Dot kDot, int T, int kSegment, class Codes>
+SLUICE_INLINE void dot_products(const Codes& code_of, const std::int8_t* x, std::size_t x_stride,
+                                typename Isa::I (&dot)[T]) {
+  using I = typename Isa::I;
+  constexpr int kQuads = 8 / kDot.segments;
+  I pairs[T];
+  unroll<kQuads>([&]<int i>() __attribute__((always_inline)) {
+    // Whole blocks go 0 4 1 5 ...: codes of quad j and j + 4 share a line of nibbles.
+    constexpr int quad = kDot.segments == 1 ? i / 2 + i % 2 * 4 : kSegment * kQuads + i;
+    const I codes = code_of.template operator()<quad>();
+    const I magnitude = kDot.is_signed ? Isa::absolute(codes) : codes;
+    for (int t = 0; t < T; ++t) {
+      const I bytes = Isa::broadcast4(x + t * x_stride + 4 * quad);
+      if constexpr (Isa::kHasByteDot) {
+        dot[t] = i == 0 ? Isa::byte_dot(Isa::set1_int(0), codes, bytes)
+                        : Isa::byte_dot(dot[t], codes, bytes);
+      } else if constexpr (kDot.is_signed) {
+        // |w| * (x with the sign of w): 128 * 127 * 2 still fits 16 bits.
+        const I wide =
+            Isa::widen_pairs(Isa::multiply_pairs(magnitude, Isa::copy_sign(bytes, codes)));
+        dot[t] = i == 0 ? wide : Isa::add_int(dot[t], wide);
+      } else {
+        const I product = Isa::multiply_pairs(codes, bytes);
+        pairs[t] = i % kDot.quads == 0 ? product : Isa::add_pairs(pairs[t], product);
+        if constexpr ((i + 1) % kDot.quads == 0) {
+          const I wide = Isa::widen_pairs(pairs[t]);
+          dot[t] = i + 1 == kDot.quads ? wide : Isa::add_int(dot[t], wide);
+        }
+      }
+    }
+  });
+}
+
+// acc[t][lane] += blocks [first, first + count) of `source` times x (whose pointers are at block
+// `first`), for T rows and H of the halves of a group, from half h0 on. A source has
+//   code<quad>(block, half), scale<segment>(block, half), min<segment>(block, half),
+//   prefetch(block)
+template <class Isa, Dot kDot, int T, int H, class Source>
+static void tile(const Source source, std::uint32_t first, std::uint32_t count, const TileX x,
+                 int h0, float* acc_memory, std::size_t acc_stride) {
+  using F = typename Isa::F;
+  using I = typename Isa::I;
+  F acc[T][H];
+  for (int t = 0; t < T; ++t) {
+    for (int h = 0; h < H; ++h)
+      acc[t][h] = Isa::load(acc_memory + t * acc_stride + (h0 + h) * Isa::kLanes);
+  }
+  const std::int8_t* q = x.q;
+  for (std::uint32_t b = 0; b < count; ++b, q += 32) {
+    if (h0 == 0) source.prefetch(first + b);
+    for (int h = 0; h < H; ++h) {
+      unroll<kDot.segments>([&]<int segment>() __attribute__((always_inline)) {
+        I dot[T];
+        dot_products<Isa, kDot, T, segment>(
+            [&]<int quad>() __attribute__((always_inline)) {
+              return source.template code<quad>(first + b, h0 + h);
+            },
+            q, x.q_stride, dot);
+        const F scale = source.template scale<segment>(first + b, h0 + h);
+        const std::size_t extra = std::size_t{b} * kDot.segments + segment;
+        for (int t = 0; t < T; ++t) {
+          if constexpr (kDot.has_offset)
+            dot[t] = Isa::add_int(dot[t], Isa::set1_int(x.offset[t * x.extra_stride + extra]));
+          const F x_scale = Isa::set1(x.scale[t * x.scale_stride + b]);
+          acc[t][h] = Isa::fma(Isa::mul(scale, x_scale), Isa::from_int(dot[t]), acc[t][h]);
+        }
+        if constexpr (kDot.has_min) {
+          const F min = source.template min<segment>(first + b, h0 + h);
+          for (int t = 0; t < T; ++t) {
+            const F x_scale = Isa::set1(x.scale[t * x.scale_stride + b]);
+            const F sum = Isa::set1(x.sum[t * x.extra_stride + extra]);
+            acc[t][h] = Isa::fma(Isa::mul(min, x_scale), sum, acc[t][h]);
+          }
+        }
+      });
+    }
+  }
+  for (int t = 0; t < T; ++t) {
+    for (int h = 0; h < H; ++h)
+      Isa::store(acc_memory + t * acc_stride + (h0 + h) * Isa::kLanes, acc[t][h]);
+  }
+}
+
+// Elements of float matrices.
+struct F32Elements {
+  static constexpr std::size_t kBytes = 4;
+  template <class Isa>
+  SLUICE_MEMBER typename Isa::F load(const std::uint8_t* p) {
+    return Isa::load(reinterpret_cast<const float*>(p));
+  }
+};
+struct F16Elements {
+  static constexpr std::size_t kBytes = 2;
+  template <class Isa>
+  SLUICE_MEMBER typename Isa::F load(const std::uint8_t* p) {
+    return Isa::load_half(p);
+  }
+};
+struct Bf16Elements {
+  static constexpr std::size_t kBytes = 2;
+  template <class Isa>
+  SLUICE_MEMBER typename Isa::F load(const std::uint8_t* p) {
+    return Isa::load_bfloat(p);
+  }
+};
+
+// acc[t][lane] += sum over c < cols of w[c][lane] * x[t][c], 16 lanes, `w_stride` elements between
+// the columns of w.
+template <class Isa, class Elements, int T>
+static void float_tile(const std::uint8_t* w, std::size_t w_stride, std::uint32_t cols,
+                       const float* x, std::size_t x_stride, float* acc_memory,
+                       std::size_t acc_stride) {
+  using F = typename Isa::F;
+  constexpr int H = Isa::kHalves;
+  F acc[T][H];
+  for (int t = 0; t < T; ++t) {
+    for (int h = 0; h < H; ++h)
+      acc[t][h] = Isa::load(acc_memory + t * acc_stride + h * Isa::kLanes);
+  }
+  for (std::uint32_t c = 0; c < cols; ++c, w += w_stride * Elements::kBytes) {
+    F column[H];
+    for (int h = 0; h < H; ++h)
+      column[h] = Elements::template load<Isa>(w + h * Isa::kLanes * Elements::kBytes);
+    for (int t = 0; t < T; ++t) {
+      const F value = Isa::set1(x[t * x_stride + c]);
+      for (int h = 0; h < H; ++h) acc[t][h] = Isa::fma(column[h], value, acc[t][h]);
+    }
+  }
+  for (int t = 0; t < T; ++t) {
+    for (int h = 0; h < H; ++h)
+      Isa::store(acc_memory + t * acc_stride + h * Isa::kLanes, acc[t][h]);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cpu
