@@ -232,8 +232,9 @@ void add_metadata(const ModelShape& shape, GgufWriter& writer) {
     writer.add(key(name), static_cast<std::uint32_t>(value));
   };
   writer.add("general.architecture", facts.gguf_name);
-  writer.add("general.name", std::string_view(fmt::format("synthetic {} (random weights, seed {})",
-                                                          shape.arch, shape.seed)));
+  // Without the architecture: llama.cpp looks for special tokens in models that are called phi3.
+  writer.add("general.name",
+             std::string_view(fmt::format("synthetic, random weights, seed {}", shape.seed)));
   number("context_length", shape.ctx);
   number("embedding_length", shape.embd);
   number("block_count", shape.layers);
