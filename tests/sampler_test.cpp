@@ -732,6 +732,7 @@ TEST_CASE("every instruction set gives the same bits, and exp is good to 1e-15")
       }
       const WeightSums sums = generic_passes().sums(x.data(), n, scan.max, t);
       CHECK(sums.weight == doctest::Approx(sum).epsilon(1e-13));
+      CHECK(generic_passes().sum(x.data(), n, scan.max, t) == sums.weight);
       CHECK(sums.moment == doctest::Approx(moment).epsilon(1e-13));
       if (const VocabPasses* fast = avx2_passes()) {
         std::vector<double> w2(n);
@@ -741,6 +742,7 @@ TEST_CASE("every instruction set gives the same bits, and exp is good to 1e-15")
         const WeightSums sums2 = fast->sums(x.data(), n, scan.max, t);
         CHECK(sums2.weight == sums.weight);
         CHECK(sums2.moment == sums.moment);
+        CHECK(fast->sum(x.data(), n, scan.max, t) == sums.weight);
         CHECK(fast->scan(x.data(), n, maxima2.data()).max == scan.max);
         CHECK(maxima == maxima2);
       }

@@ -26,6 +26,8 @@ struct VocabPasses {
   ScanResult (*scan)(const float* x, std::size_t n, float* block_max);
   // x (n) without NaN and +inf; max >= every x, finite; temperature > 0. -inf weighs 0, and so
   // does what lies more than 708 * temperature below max.
+  double (*sum)(const float* x, std::size_t n, double max, double temperature);
+  // The same sum, and the moment.
   WeightSums (*sums)(const float* x, std::size_t n, double max, double temperature);
   // The weights themselves: w (n).
   void (*weights)(const float* x, std::size_t n, double max, double temperature, double* w);

@@ -87,7 +87,8 @@ inline void weigh4(const float* x, double max, double temperature, D4& d, D4& w)
   exp4(d, w);
 }
 
-WeightSums sums(const float* x, std::size_t n, double max, double temperature) {
+template <bool kMoment>
+inline WeightSums sums_of(const float* x, std::size_t n, double max, double temperature) {
   D4 weight[2] = {};
   D4 moment[2] = {};
   float rest[8];
@@ -102,12 +103,20 @@ WeightSums sums(const float* x, std::size_t n, double max, double temperature) {
       weigh4(at + 4 * half, max, temperature, d, w);
       weight[half] += w;
       // What weighs nothing adds nothing, also where d is -inf.
-      moment[half] += w * (D4)((L4)d & (w > 0.0));
+      if (kMoment) moment[half] += w * (D4)((L4)d & (w > 0.0));
     }
   }
   const D4 a = weight[0] + weight[1];
   const D4 b = moment[0] + moment[1];
   return {(a[0] + a[2]) + (a[1] + a[3]), (b[0] + b[2]) + (b[1] + b[3])};
+}
+
+double sum(const float* x, std::size_t n, double max, double temperature) {
+  return sums_of<false>(x, n, max, temperature).weight;
+}
+
+WeightSums sums(const float* x, std::size_t n, double max, double temperature) {
+  return sums_of<true>(x, n, max, temperature);
 }
 
 void weights(const float* x, std::size_t n, double max, double temperature, double* w) {
@@ -125,4 +134,4 @@ void weights(const float* x, std::size_t n, double max, double temperature, doub
   }
 }
 
-constexpr VocabPasses kPasses = {scan, sums, weights};
+constexpr VocabPasses kPasses = {scan, sum, sums, weights};

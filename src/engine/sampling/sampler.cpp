@@ -171,15 +171,15 @@ void Sampler::filter(const Pool& vocabulary, CandidateList& list) {
   }
   selector_.nucleus(pool, p.top_p, p.min_p, *out);
   if (p.xtc_probability > 0 && random(RandomUse::kXtc) < p.xtc_probability) {
-    selector_.exclude_top(*out, p.xtc_threshold);
+    selector_.exclude_top(*out, pool.max, p.xtc_threshold);
   }
   if (out != &list) std::swap(*out, list);
 }
 
 void Sampler::normalise(const CandidateList& list, Distribution& out) {
   const std::size_t n = list.count;
-  const float max =
-      *std::max_element(list.logits.begin(), list.logits.begin() + static_cast<std::ptrdiff_t>(n));
+  list_block_max_.resize(std::max(list_block_max_.size(), scan_blocks(n)));
+  const double max = passes_->scan(list.logits.data(), n, list_block_max_.data()).max;
   weights_.resize(std::max(weights_.size(), n));
   passes_->weights(list.logits.data(), n, max, params_.temperature, weights_.data());
   const double total = ordered_sum(weights_.data(), n);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "src/engine/sampling/distribution.h"
 #include "src/engine/sampling/params.h"
 
 namespace sluice {
@@ -35,18 +36,22 @@ float float_at_least(double x) {
 // Largest float <= x, within the finite floats.
 float float_at_most(double x) { return -float_at_least(-x); }
 
-// Drops entries that `keep(index)` refuses, in place.
+// Drops entries that `keep(index)` refuses, in place; without a branch, which would be
+// mispredicted.
 template <class Keep>
 void filter(CandidateList& list, Keep keep) {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < list.count; ++i) {
-    if (!keep(i)) continue;
+    const bool stays = keep(i);
     list.ids[kept] = list.ids[i];
     list.logits[kept] = list.logits[i];
-    ++kept;
+    kept += static_cast<std::size_t>(stays);
   }
   list.count = kept;
 }
+
+// Widths to try when collecting around a logit until enough weight is found: 1, 2, 4, 6, 8, ...
+double wider(double width) { return width < 2 ? 2 * width : width + 2; }
 
 }  // namespace
 
@@ -118,26 +123,49 @@ void Selector::top_k(const Pool& pool, std::size_t k, CandidateList& out) {
   });
 }
 
-double Selector::mass(const CandidateList& list, double max) const {
-  return passes_->sums(list.logits.data(), list.count, max, 1.0).weight;
+double Selector::weigh(const CandidateList& list, double max) {
+  std::vector<double>& weights = scratch_.weights;
+  if (weights.size() < list.count) weights.resize(2 * list.count);
+  passes_->weights(list.logits.data(), list.count, max, 1.0, weights.data());
+  return ordered_sum(weights.data(), list.count);
 }
 
-void Selector::keep_mass(CandidateList& list, double max, double target,
-                         const double* typical_logit) {
+void Selector::keep_mass(CandidateList& list, double target, const double* typical_logit) {
+  constexpr std::size_t kBands = 512;
   constexpr std::size_t kSmall = 32;
-  std::vector<double>& weights = scratch_.weights;
-  if (weights.size() < list.count) weights.resize(list.count);
-  passes_->weights(list.logits.data(), list.count, max, 1.0, weights.data());
-  std::vector<RankedCandidate>& ranked = scratch_.ranked;
-  ranked.resize(list.count);
+  const std::vector<double>& weights = scratch_.weights;
+  // Sum up by bands of rank first: the target is passed in one of them, and only that one needs a
+  // closer look. `kept` is the weight of the bands before it.
+  double first = kInfinity, final = -kInfinity;
   for (std::size_t i = 0; i < list.count; ++i) {
-    ranked[i] = {rank_of(list.logits[i], typical_logit), weights[i], list.logits[i], list.ids[i]};
+    const double rank = rank_of(list.logits[i], typical_logit);
+    first = std::min(first, rank);
+    final = std::max(final, rank);
+  }
+  double scale = (kBands - 1) / (final - first);
+  if (!std::isfinite(scale)) scale = 0;  // all of one rank, or as good as
+  const auto band_of = [&](std::size_t i) {
+    return static_cast<std::size_t>((rank_of(list.logits[i], typical_logit) - first) * scale);
+  };
+  scratch_.bands.assign(kBands, 0);
+  for (std::size_t i = 0; i < list.count; ++i) scratch_.bands[band_of(i)] += weights[i];
+  double kept = 0;
+  std::size_t band = 0;
+  while (band + 1 < kBands && kept + scratch_.bands[band] < target) kept += scratch_.bands[band++];
+
+  std::vector<RankedCandidate>& ranked = scratch_.ranked;
+  ranked.clear();
+  for (std::size_t i = 0; i < list.count; ++i) {
+    if (band_of(i) != band) continue;
+    ranked.push_back(
+        {rank_of(list.logits[i], typical_logit), weights[i], list.logits[i], list.ids[i]});
   }
 
-  // Halve the range in which the sum passes the target; everything before it is kept.
+  if (ranked.empty()) return;  // by rounding: nothing can be spared
+
+  // Halve the range in which the sum passes the target; `kept` is the weight of all before it.
   auto low = ranked.begin();
   auto high = ranked.end();
-  double kept = 0;  // weight before `low`
   while (static_cast<std::size_t>(high - low) > kSmall) {
     const auto middle = low + (high - low) / 2;
     std::nth_element(low, middle, high, before);
@@ -156,9 +184,9 @@ void Selector::keep_mass(CandidateList& list, double max, double target,
 
   const RankedCandidate cut = *last;
   filter(list, [&](std::size_t i) {
-    const RankedCandidate entry{rank_of(list.logits[i], typical_logit), 0, list.logits[i],
-                                list.ids[i]};
-    return !before(cut, entry);
+    const double rank = rank_of(list.logits[i], typical_logit);
+    return rank < cut.rank ||
+           (rank == cut.rank && !before(cut, {rank, 0, list.logits[i], list.ids[i]}));
   });
 }
 
@@ -171,20 +199,20 @@ void Selector::nucleus(const Pool& pool, double top_p, double min_p, CandidateLi
     return;
   }
   const std::size_t n = pool.logits.size();
-  const double total = passes_->sums(pool.logits.data(), n, max, 1.0).weight;
+  const double total = passes_->sum(pool.logits.data(), n, max, 1.0);
   const double target = top_p * total * (1 - kMassTolerance);
   // All logits more than `far` below the maximum weigh less than what the target leaves out.
   const double far = std::log(static_cast<double>(n) / (total - target)) + 1;
-  for (const double depth : {2.0, 5.0, far}) {
+  for (double depth = 1;; depth = wider(depth)) {
     const double reach = std::max(max - std::min(depth, far), lowest);
     collect(pool, reach, kInfinity, out);
-    if (mass(out, max) >= target) {
-      keep_mass(out, max, target, nullptr);
+    if (weigh(out, max) >= target) {
+      keep_mass(out, target, nullptr);
       return;
     }
-    if (reach == lowest) return;  // min-p keeps less than top-p would
+    // Either min-p keeps less than top-p would, or (by rounding of the sums) nothing can be spared.
+    if (reach == lowest || depth >= far) return;
   }
-  // Only rounding of the sums leads here, with all of the nucleus collected.
 }
 
 void Selector::typical(const Pool& pool, double p, CandidateList& out) {
@@ -194,18 +222,19 @@ void Selector::typical(const Pool& pool, double p, CandidateList& out) {
   // distance is the distance of the logit from the mean logit.
   const double mean = max + sums.moment / sums.weight;
   const double target = p * sums.weight * (1 - kMassTolerance);
-  for (const double radius : {1.0, 4.0, kInfinity}) {
+  constexpr double kWidest = 32;
+  for (double radius = 0.5;; radius = radius < kWidest ? wider(radius) : kInfinity) {
     collect(pool, mean - radius, mean + radius, out);
-    if (out.count > 0 && mass(out, max) >= target) break;
+    const bool enough = out.count > 0 && weigh(out, max) >= target;
+    if (enough || radius == kInfinity) break;
   }
-  keep_mass(out, max, target, &mean);
+  keep_mass(out, target, &mean);
 }
 
 void Selector::surprise_at_most(const Pool& pool, double temperature, double mu,
                                 CandidateList& out) {
   const double max = pool.max;
-  const double total =
-      passes_->sums(pool.logits.data(), pool.logits.size(), max, temperature).weight;
+  const double total = passes_->sum(pool.logits.data(), pool.logits.size(), max, temperature);
   const double lowest = max + temperature * (std::log(total) - mu * std::log(2.0));
   collect(pool, lowest, kInfinity, out);
   if (out.count > 0) return;
@@ -216,14 +245,10 @@ void Selector::surprise_at_most(const Pool& pool, double temperature, double mu,
   out.count = 1;
 }
 
-void Selector::exclude_top(CandidateList& list, double threshold) {
+void Selector::exclude_top(CandidateList& list, double max, double threshold) {
   if (list.count < 2) return;
-  const double max = *std::max_element(
-      list.logits.begin(), list.logits.begin() + static_cast<std::ptrdiff_t>(list.count));
-  const double lowest = threshold * mass(list, max);
-  std::vector<double>& weights = scratch_.weights;
-  if (weights.size() < list.count) weights.resize(list.count);
-  passes_->weights(list.logits.data(), list.count, max, 1.0, weights.data());
+  const double lowest = threshold * weigh(list, max);
+  const std::vector<double>& weights = scratch_.weights;
   std::size_t above = 0;
   std::size_t last = 0;  // the last in order of those above: lowest logit, of equal ones highest id
   for (std::size_t i = 0; i < list.count; ++i) {

@@ -50,6 +50,7 @@ struct SelectScratch {
   std::vector<float> maxima;
   std::vector<double> weights;
   std::vector<RankedCandidate> ranked;
+  std::vector<double> bands;
 };
 
 class Selector {
@@ -74,19 +75,20 @@ class Selector {
   // if there are none.
   void surprise_at_most(const Pool& pool, double temperature, double mu, CandidateList& out);
 
-  // XTC: of the candidates with probability >= threshold only the last in order stays.
-  void exclude_top(CandidateList& list, double threshold);
+  // XTC: of the candidates with probability >= threshold only the last in order stays. max: the
+  // largest logit of the list.
+  void exclude_top(CandidateList& list, double max, double threshold);
 
   // The first in order. Requires a pool with a finite max.
   static std::size_t best(const Pool& pool);
 
  private:
-  // Keeps of `list` the least set, lowest rank first, whose weights sum to at least `target`; one
-  // entry at least. Weights are those of passes_->weights for `max` and temperature 1.
-  // typical_logit: rank is the distance from it; nullptr: rank is -logit.
-  void keep_mass(CandidateList& list, double max, double target, const double* typical_logit);
-  // Sum of weights of the list.
-  double mass(const CandidateList& list, double max) const;
+  // Weights of the list into scratch_.weights: exp(logit - max). Returns their sum.
+  double weigh(const CandidateList& list, double max);
+  // Keeps the least set, lowest rank first, whose weights (of the last weigh()) sum to at least
+  // `target`; one entry at least. typical_logit: rank is the distance from it; nullptr: rank is
+  // -logit.
+  void keep_mass(CandidateList& list, double target, const double* typical_logit);
 
   const VocabPasses* passes_;
   SelectScratch scratch_;
