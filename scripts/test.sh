@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# All checks:  scripts/test.sh
+# Installs what the tests need, then: formatting, release build, static analysis of changed files, unit tests
+# under ASan and UBSan, the threaded tests under TSan, a short run of each fuzzer, and last the release
+# suite, whose closing lines end the output. Exit code 0 only when every part passed; all parts
+# run even if one fails. Quick the second time: builds are incremental, clean analysis results are kept.
+#
+# Environment: SLUICE_TIDY_SECONDS (300) bounds the analysis, SLUICE_FUZZ_SECONDS (20) each fuzzer's run.
+set -uo pipefail
+. "$(dirname "$0")/lib/common.sh"
+cd "$(repo_root)" || exit 1
+exec 2>&1
+
+case ${1:-} in
+  -h | --help) sed -n '2,8s/^# \{0,1\}//p' scripts/test.sh; exit ;;
+esac
+
+need_packages "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+
+failed=()
+check() { stage "$@" || failed+=("$1"); }
+
+cores=$(nproc)
+
+# build PRESET TARGET [CMAKE ARGUMENT]...: configures and builds; the log is shown only on failure.
+build() {
+  local preset=$1 target=$2 log
+  shift 2
+  mkdir -p build
+  log="build/$preset.log"
+  { cmake --preset "$preset" "$@" && cmake --build --preset "$preset" --target "$target" -j "$cores"; } \
+    >"$log" 2>&1 || { grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking)' "$log" | tail -n 200; return 1; }
+}
+
+run_tests() { # PRESET [CTEST ARGUMENT]...
+  local preset=$1
+  shift
+  ctest --preset "$preset" --no-tests=error -j "$cores" "$@"
+}
+
+asan() { build asan unit_tests && run_tests asan -LE not_sanitized; }
+tsan() { build tsan threaded_tests && run_tests tsan -L threaded; }
+fuzz() {
+  build fuzz fuzz_targets "-DSLUICE_FUZZ_SECONDS=${SLUICE_FUZZ_SECONDS:-20}" && run_tests fuzz
+}
+
+check "formatting" scripts/check_format.sh
+check "release build" build release all -DSLUICE_TESTS=ON -DSLUICE_BENCHMARKS=ON
+check "static analysis of changed files" scripts/check_tidy.sh build/release "${SLUICE_TIDY_SECONDS:-300}"
+check "unit tests under ASan and UBSan" asan
+check "threaded tests under TSan" tsan
+check "fuzzers, briefly" fuzz
+
+say "==> release tests"
+[ ${#failed[@]} -eq 0 ] || say "parts that failed so far: $(printf '%s; ' "${failed[@]}")"
+run_tests release || exit 1
+[ ${#failed[@]} -eq 0 ]
