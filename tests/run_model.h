@@ -35,6 +35,7 @@ class ModelRun {
   }
 
   const ModelSpec& spec() const { return model_->spec; }
+  const Model& model() const { return *model_; }
   const GgufFile& file() const { return *file_; }
   Backend& backend() { return *backend_; }
   KvCache& kv() { return kv_; }

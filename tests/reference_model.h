@@ -1,0 +1,24 @@
+// The exact evaluation of a model: the same weights, plain loops, everything in double. The oracle
+// of every backend; slow on purpose.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/model/model_spec.h"
+
+namespace sluice::test {
+
+// Roundings that llama.cpp's CPU code makes and this project does not; on, the oracle reproduces
+// its published logits.
+struct ReferenceOptions {
+  bool half_gelu = false;         // GELU read from a table of half floats, argument and result
+  bool half_activations = false;  // inputs of F16 matrices rounded to F16
+};
+
+// Logits of every position, [tokens][vocabulary].
+std::vector<std::vector<double>> reference_logits(const Model& model,
+                                                  const std::vector<std::int32_t>& tokens,
+                                                  const ReferenceOptions& options = {});
+
+}  // namespace sluice::test
