@@ -56,6 +56,16 @@ bool is_special(TokenType type) {
   return type == TokenType::kControl || type == TokenType::kUnknown;
 }
 
+// <|name|> and the like: marks of a chat format, whatever type the file gives them.
+bool looks_like_control(std::string_view text) {
+  constexpr std::string_view kBar = "\xEF\xBD\x9C";  // U+FF5C, in DeepSeek's marks
+  if (text.size() < 5 || !text.starts_with('<') || !text.ends_with('>')) return false;
+  const std::string_view inside = text.substr(1, text.size() - 2);
+  return (inside.starts_with('|') && inside.ends_with('|')) ||
+         (inside.starts_with(kBar) && inside.ends_with(kBar)) || inside == "start_of_turn" ||
+         inside == "end_of_turn";
+}
+
 // Phi-3 files do not say that most of their added tokens swallow the white space behind them; it is
 // known by the name of the model.
 bool is_phi3(const GgufFile& file) {
@@ -84,14 +94,18 @@ std::string unescape_spaces(std::string_view text) {
 struct Tokenizer::State {
   Vocab vocab;
   AddedTokens added;
+  // For texts in parts, where user-defined tokens that look like control tokens count as these;
+  // absent when there are none.
+  std::optional<AddedTokens> added_in_parts;
   std::optional<SpmEncoder> spm;
   std::optional<BpeEncoder> bpe;
   bool strip_right = false;                  // added tokens swallow the white space behind them
   std::array<std::int32_t, 3> keep_right{};  // but not these
 
   Result<std::vector<std::int32_t>> encode(MarkedText marked, bool put_bos, bool put_eos,
-                                           bool only_if_absent) const;
-  Status encode_marked(const MarkedText& marked, std::vector<std::int32_t>& ids) const;
+                                           bool in_parts) const;
+  Status encode_marked(const MarkedText& marked, const AddedTokens& known,
+                       std::vector<std::int32_t>& ids) const;
 };
 
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -106,15 +120,22 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const GgufFile& file) {
   } else {
     SLUICE_ASSIGN_OR_RETURN(state->bpe, BpeEncoder::load(file, vocab));
   }
-  std::vector<AddedToken> added;
+  std::vector<AddedToken> added, in_parts;
+  bool differ = false;
   for (std::int32_t id = 0; id < vocab.size(); ++id) {
     const TokenType type = vocab.type(id);
     const bool special = is_special(type);
     if ((special || type == TokenType::kUserDefined) && !vocab.text(id).empty()) {
+      const bool looks_special = special || looks_like_control(vocab.text(id));
       added.push_back({vocab.text(id), id, special});
+      in_parts.push_back({vocab.text(id), id, looks_special});
+      differ = differ || looks_special != special;
     }
   }
   SLUICE_ASSIGN_OR_RETURN(state->added, AddedTokens::build(std::move(added)));
+  if (differ) {
+    SLUICE_ASSIGN_OR_RETURN(state->added_in_parts, AddedTokens::build(std::move(in_parts)));
+  }
   state->strip_right = is_phi3(file);
   state->keep_right = {vocab.find("<unk>"), vocab.find("<s>"), vocab.find("<|endoftext|>")};
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
@@ -155,15 +176,16 @@ Result<std::vector<std::int32_t>> Tokenizer::encode_parts(std::span<const TextPa
 }
 
 Result<std::vector<std::int32_t>> Tokenizer::State::encode(MarkedText marked, bool put_bos,
-                                                           bool put_eos,
-                                                           bool only_if_absent) const {
+                                                           bool put_eos, bool in_parts) const {
   const std::int32_t bos = vocab.special().bos;
   const std::int32_t eos = vocab.special().eos;
   try {
     std::vector<std::int32_t> ids;
     if (put_bos) ids.push_back(bos);
     make_valid(marked);
-    SLUICE_RETURN_IF_ERROR(encode_marked(marked, ids));
+    const AddedTokens& known = in_parts && added_in_parts ? *added_in_parts : added;
+    SLUICE_RETURN_IF_ERROR(encode_marked(marked, known, ids));
+    const bool only_if_absent = in_parts;
     if (put_bos && only_if_absent && ids.size() >= 2 && ids[1] == bos) ids.erase(ids.begin());
     const bool ends_already =
         only_if_absent && ids.size() > (put_bos ? 1u : 0u) && ids.back() == eos;
@@ -175,7 +197,7 @@ Result<std::vector<std::int32_t>> Tokenizer::State::encode(MarkedText marked, bo
   }
 }
 
-Status Tokenizer::State::encode_marked(const MarkedText& marked,
+Status Tokenizer::State::encode_marked(const MarkedText& marked, const AddedTokens& known,
                                        std::vector<std::int32_t>& ids) const {
   const std::string_view text = marked.text;
   SpmEncoder::Scratch spm_scratch;
@@ -189,7 +211,7 @@ Status Tokenizer::State::encode_marked(const MarkedText& marked,
     return {};
   };
   std::size_t done = 0;
-  for (const AddedMatch& match : added.find(text, marked.special_ranges)) {
+  for (const AddedMatch& match : known.find(text, marked.special_ranges)) {
     if (match.begin < done) continue;  // begins in white space that the one before it swallowed
     SLUICE_RETURN_IF_ERROR(encode_plain(done, match.begin));
     ids.push_back(match.id);

@@ -72,8 +72,9 @@ class Tokenizer {
 
   // Encodes the concatenation of `parts`. Tokens form across the borders of parts as in the whole
   // text, but control and unknown tokens are recognised only where every byte of them comes from
-  // parts that are not content. With add_special, BOS and EOS are added as the file asks unless the
-  // parts already begin or end with them, so there is never more than one.
+  // parts that are not content; user-defined tokens that look like these (<|name|>) are treated
+  // alike. With add_special, BOS and EOS are added as the file asks unless the parts already begin
+  // or end with them, so there is never more than one.
   Result<std::vector<std::int32_t>> encode_parts(std::span<const TextPart> parts,
                                                  bool add_special) const;
 
@@ -88,7 +89,8 @@ class Tokenizer {
 
   // The bytes of all ids. Where encode() puts a space in front of a text (adds_space_prefix()), the
   // space of the first token that is not a control token is taken away again.
-  // decode(encode(x)) == x for UTF-8 that contains no added token, given a vocabulary with a token
+  // decode(encode(x)) == x for UTF-8 that contains no added token (and no U+2581 in a "llama"
+  // vocabulary, for which it is a space), given a vocabulary with a token
   // for each byte. Where bytes of characters in use are missing there is a warning; text without a
   // token becomes the unknown token or, without one, is left out.
   std::string decode(std::span<const std::int32_t> ids, bool render_special = false) const;
