@@ -3,18 +3,17 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include "src/gguf/describe.h"
 #include "tests/conformance.h"
 #include "tests/gguf_builder.h"
+#include "tests/temporary_folder.h"
 
 using namespace sluice;
 using test::GgufBuilder;
+using test::TemporaryFolder;
 
 namespace {
 
@@ -63,25 +62,6 @@ std::string array_bytes(GgufValueType type, std::vector<T> elements) {
 
 constexpr auto kArrayType = static_cast<std::uint32_t>(GgufValueType::kArray);
 constexpr auto kStringType = static_cast<std::uint32_t>(GgufValueType::kString);
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "sluice-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& name, std::string_view bytes) const {
-    const std::string path = (path_ / name).string();
-    std::ofstream(path, std::ios::binary) << bytes;
-    return path;
-  }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace
 
