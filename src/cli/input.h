@@ -1,0 +1,24 @@
+// Reading whole files and standard input.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "src/base/status.h"
+
+namespace sluice::cli {
+
+// More than a prompt or a text to be scored can hold; ends a read from an endless source.
+inline constexpr std::size_t kMaxInputBytes = std::size_t{1} << 28;
+
+// All bytes of a file (kBadInput when it can't be read, is a folder, or is larger than
+// kMaxInputBytes).
+Result<std::string> read_file(const std::string& path, const std::atomic<bool>& cancel);
+
+// Standard input to its end; kInterrupted as soon as `cancel` is true.
+Result<std::string> read_stdin(const std::atomic<bool>& cancel);
+
+// Takes away one line end at the end of a text, which editors and echo put there.
+void drop_final_newline(std::string& text);
+
+}  // namespace sluice::cli

@@ -1,0 +1,62 @@
+#include "src/cli/interrupt.h"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <string_view>
+
+namespace sluice::cli {
+namespace {
+
+std::atomic<bool> interrupted = false;
+std::atomic<bool> progress_shown = false;
+std::atomic<std::int64_t> first_ms = 0;
+static_assert(std::atomic<bool>::is_always_lock_free &&
+              std::atomic<std::int64_t>::is_always_lock_free);  // usable in a signal handler
+
+std::int64_t now_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
+}
+
+void on_signal(int) {
+  const int saved_errno = errno;
+  const std::int64_t now = now_ms();
+  std::int64_t first = 0;
+  if (first_ms.compare_exchange_strong(first, now)) {
+    interrupted = true;
+  } else if (now - first > 100) {
+    constexpr std::string_view kWipe = "\r\x1b[K";
+    if (progress_shown) {
+      [[maybe_unused]] const auto n = write(STDERR_FILENO, kWipe.data(), kWipe.size());
+    }
+    _exit(130);
+  }
+  errno = saved_errno;
+}
+
+}  // namespace
+
+const std::atomic<bool>& install_interrupt_handler() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  sigaddset(&action.sa_mask, SIGINT);
+  sigaddset(&action.sa_mask, SIGTERM);
+  action.sa_flags = 0;  // no SA_RESTART: reads and writes that wait must come back
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  sigemptyset(&ignore.sa_mask);
+  sigaction(SIGPIPE, &ignore, nullptr);
+  return interrupted;
+}
+
+void set_progress_shown(bool shown) { progress_shown = shown; }
+
+}  // namespace sluice::cli

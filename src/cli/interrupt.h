@@ -1,0 +1,17 @@
+// Ctrl-C. Signals belong to the process, so this is the one place with process-wide state.
+#pragma once
+
+#include <atomic>
+
+namespace sluice::cli {
+
+// From now on SIGINT and SIGTERM set the flag returned, and a second one more than a tenth of a
+// second later ends the process at once with exit code 130. (Closer ones are the same event:
+// timeout(1) signals the process and its group.) System calls that wait return with EINTR. SIGPIPE
+// is ignored, so that writing to a closed pipe is an error that can be reported.
+const std::atomic<bool>& install_interrupt_handler();
+
+// Says whether a progress line is on the terminal, which a second Ctrl-C must wipe out.
+void set_progress_shown(bool shown);
+
+}  // namespace sluice::cli

@@ -1,0 +1,15 @@
+#include "src/cli/load_engine.h"
+
+namespace sluice::cli {
+
+Result<std::unique_ptr<Engine>> load_engine(const std::string& path, const EngineOptions& options,
+                                            Console& console, Progress& progress) {
+  progress.begin("loading");
+  Result<std::unique_ptr<Engine>> engine = Engine::load(path, options);
+  progress.clear();
+  if (!engine.ok()) return engine;
+  for (const std::string& line : (*engine)->info().warnings) console.warning(line);
+  return engine;
+}
+
+}  // namespace sluice::cli

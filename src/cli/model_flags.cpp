@@ -1,0 +1,108 @@
+#include "src/cli/model_flags.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <limits>
+
+#include "src/backend/cpu/thread_pool.h"
+#include "src/cli/bundled_model.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
+constexpr std::int64_t kMostThreads = 1024;
+
+struct KvName {
+  std::string_view name;
+  KvCacheType type;
+};
+constexpr std::array<KvName, 3> kKvNames = {
+    {{"int8", KvCacheType::kInt8}, {"f16", KvCacheType::kF16}, {"f32", KvCacheType::kF32}}};
+
+Status check_device(std::string_view device) {
+  if (device == "auto" || device == "cpu") return {};
+  if (device == "cuda" || device.starts_with("cuda:")) {
+    return make_error(ErrorCode::kUsage, "'{}': this build has no CUDA backend; use cpu or auto",
+                      device);
+  }
+  return make_error(ErrorCode::kUsage, "'{}' is not a device; expected auto or cpu", device);
+}
+
+}  // namespace
+
+std::string_view kv_type_name(KvCacheType type) {
+  for (const KvName& row : kKvNames) {
+    if (row.type == type) return row.name;
+  }
+  return "?";
+}
+
+Result<KvCacheType> parse_kv_type(std::string_view name) {
+  for (const KvName& row : kKvNames) {
+    if (row.name == name) return row.type;
+  }
+  return make_error(ErrorCode::kUsage, "'{}' is not a cache type; expected int8, f16 or f32", name);
+}
+
+void ModelFlags::declare_model(Flags& flags) {
+  flags.text("-m,--model", "FILE", "GGUF model (the bundled storyteller)", &model_);
+}
+
+void ModelFlags::declare_context(Flags& flags, std::string help) {
+  flags.integer("-c,--ctx-size,--context", "N", std::move(help), 1, kMostTokens, &context);
+}
+
+void ModelFlags::declare_machine(Flags& flags) {
+  flags.integer("-t,--threads", "N",
+                fmt::format("threads (physical cores; here: {})", cpu::default_threads()), 1,
+                kMostThreads, &threads_);
+  flags.value("--kv", "TYPE", "KV cache: int8, f16 or f32 (int8)",
+              [this](std::string_view text) -> Status {
+                SLUICE_ASSIGN_OR_RETURN(kv, parse_kv_type(text));
+                return {};
+              });
+  flags.integer("--prefill-chunk", "N", "prompt tokens in one pass; never changes results (256)", 1,
+                1 << 16, &prefill_chunk);
+  flags.value("--device", "NAME", "auto or cpu (auto)", check_device);
+  flags.value("--cpu-isa", "NAME", "forces generic, avx2 or avx512 kernels (best of this machine)",
+              [this](std::string_view text) -> Status {
+                cpu_isa_ = text;
+                return {};
+              });
+}
+
+std::uint32_t ModelFlags::threads() const {
+  return threads_ ? static_cast<std::uint32_t>(*threads_) : cpu::default_threads();
+}
+
+Result<std::string> ModelFlags::path(Console& console) const {
+  if (model_) return *model_;
+  const std::string bundled = find_bundled_model();
+  if (bundled.empty()) {
+    return make_error(ErrorCode::kUsage,
+                      "no model given, and the bundled one ({}) is missing; give one with -m FILE",
+                      bundled_model_places());
+  }
+  console.info(fmt::format("no -m given: using the bundled model {}", bundled));
+  return bundled;
+}
+
+EngineOptions ModelFlags::engine_options(Console& console, Progress& progress) const {
+  EngineOptions options;
+  if (context) {
+    options.context = static_cast<std::uint32_t>(
+        std::min<std::int64_t>(*context, std::numeric_limits<std::uint32_t>::max()));
+  }
+  options.kv = kv;
+  options.threads = threads();
+  options.cpu_isa = cpu_isa_;
+  if (prefill_chunk) options.prefill_chunk = static_cast<std::uint32_t>(*prefill_chunk);
+  options.cancel = &console.cancel();
+  options.on_progress = [&progress](double share) { progress.update(share, ""); };
+  return options;
+}
+
+}  // namespace sluice::cli

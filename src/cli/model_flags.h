@@ -1,0 +1,42 @@
+// The flags of every command that runs a model, and the bundled model.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "src/cli/console.h"
+#include "src/cli/flags.h"
+#include "src/engine/engine.h"
+
+namespace sluice::cli {
+
+class ModelFlags {
+ public:
+  void declare_model(Flags& flags);                      // -m
+  void declare_context(Flags& flags, std::string help);  // -c
+  void declare_machine(Flags& flags);                    // -t, --kv, --device, ...
+
+  // The model's path. Without -m the bundled model, which is said on stderr; kUsage if it is
+  // absent.
+  Result<std::string> path(Console& console) const;
+
+  // Options for Engine::load; its warnings are not printed yet. Loading can be interrupted and
+  // shows its progress.
+  EngineOptions engine_options(Console& console, Progress& progress) const;
+
+  std::optional<std::int64_t> context;
+  std::optional<std::int64_t> prefill_chunk;
+  std::uint32_t threads() const;  // what the backend will use
+  KvCacheType kv = KvCacheType::kInt8;
+
+ private:
+  std::optional<std::string> model_;
+  std::optional<std::int64_t> threads_;
+  std::string cpu_isa_;
+};
+
+std::string_view kv_type_name(KvCacheType type);  // "int8"
+Result<KvCacheType> parse_kv_type(std::string_view name);
+
+}  // namespace sluice::cli
