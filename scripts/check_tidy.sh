@@ -38,11 +38,11 @@ check_file() {
   local file=$1 key=$2 out
   if [ "$(date +%s)" -ge "$end" ]; then
     echo "$file" >>"$results/unchecked"
-  elif out=$(clang-tidy --quiet -p "$build_dir" "$file" 2>&1); then
+  elif out=$(clang-tidy --quiet -p "$build_dir" --extra-arg=-Wno-unknown-warning-option "$file" 2>&1); then
     touch "$cache/$key"
     echo "$file" >>"$results/clean"
   else
-    printf '%s\n' "$out" | grep -vE '^[0-9]+ warnings? |^Suppressed |^Use -header-filter' >&2
+    printf '%s\n' "$out" | grep -vE '^[0-9]+ warnings? |^Suppressed |^Error while processing|^Use -header-filter' >&2
     echo "$file" >>"$results/bad"
   fi
 }

@@ -52,7 +52,7 @@ RANKS = {"base": 0, "quant": 1, "gguf": 2, "text": 3, "model": 3, "kv": 3, "back
 
 # Hosts that documentation may point to. Others (package servers, private machines) have no
 # place in the tree: packages are named, and the user's own client knows where to get them.
-HOSTS = {"huggingface.co", "github.com", "arxiv.org", "www.pcre.org", "www.unicode.org", "unicode.org",
+HOSTS = {"huggingface.co", "github.com", "git-lfs.github.com", "arxiv.org", "www.pcre.org", "www.unicode.org", "unicode.org",
          "example.com", "example.org"}
 
 
