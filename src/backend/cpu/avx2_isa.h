@@ -101,6 +101,13 @@ struct Avx2 {
     return as_float(_mm256_blendv_epi8(normal, small, is_small));
   }
 
+  // Keeps the compiler from turning a chain of sums into a tree, which needs more registers than
+  // there are.
+  SLUICE_MEMBER I in_order(I v) {
+    __asm__("" : "+x"(v));
+    return v;
+  }
+
   // Dot products of 4 bytes a lane in steps. Unsigned codes times signed bytes add up pairwise in
   // 16 bits without overflow for a few quads, see Dot::quads.
   SLUICE_MEMBER I broadcast4(const std::int8_t* p) {

@@ -75,21 +75,20 @@ static void int8_scores(const AttentionTask& task, QueryTile& tile_data, std::ui
                     nullptr,
                     groups};
       float* acc = &tile_data.score[i][t];
-      for (int h = 0; h < Isa::kHalves; ++h) {
-        switch (rows) {
-          case 1:
-            tile<Isa, kDot, 1, 1>(source, 0, groups, x, h, acc, kKvPiece);
-            break;
-          case 2:
-            tile<Isa, kDot, 2, 1>(source, 0, groups, x, h, acc, kKvPiece);
-            break;
-          case 3:
-            tile<Isa, kDot, 3, 1>(source, 0, groups, x, h, acc, kKvPiece);
-            break;
-          default:
-            tile<Isa, kDot, 4, 1>(source, 0, groups, x, h, acc, kKvPiece);
-            break;
-        }
+      constexpr int H = Isa::kHalves;
+      switch (rows) {
+        case 1:
+          tile<Isa, kDot, 1, H>(source, 0, groups, x, acc, kKvPiece);
+          break;
+        case 2:
+          tile<Isa, kDot, 2, H>(source, 0, groups, x, acc, kKvPiece);
+          break;
+        case 3:
+          tile<Isa, kDot, 3, H>(source, 0, groups, x, acc, kKvPiece);
+          break;
+        default:
+          tile<Isa, kDot, 4, H>(source, 0, groups, x, acc, kKvPiece);
+          break;
       }
     }
   }

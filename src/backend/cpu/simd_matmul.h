@@ -205,27 +205,23 @@ static void unpack_stretch(PackedSource<Isa, kType> source, std::uint32_t first,
   }
 }
 
-// One tile of any number of rows up to kTileRows. Both halves at once while the accumulators fit
-// the registers, otherwise one after the other.
+// One tile of any number of rows up to kTileRows.
 template <class Isa, Dot kDot, class Source>
 static void tile_rows(std::uint32_t rows, Source source, std::uint32_t first, std::uint32_t count,
                       const TileX& x, float* acc) {
   constexpr int H = Isa::kHalves;
-  const auto in_halves = [&](auto tile_of_half) __attribute__((always_inline)) {
-    for (int h = 0; h < H; ++h) tile_of_half(h);
-  };
   switch (rows) {
     case 1:
-      tile<Isa, kDot, 1, H>(source, first, count, x, 0, acc, kRowGroup);
+      tile<Isa, kDot, 1, H>(source, first, count, x, acc, kRowGroup);
       break;
     case 2:
-      tile<Isa, kDot, 2, H>(source, first, count, x, 0, acc, kRowGroup);
+      tile<Isa, kDot, 2, H>(source, first, count, x, acc, kRowGroup);
       break;
     case 3:
-      in_halves([&](int h) { tile<Isa, kDot, 3, 1>(source, first, count, x, h, acc, kRowGroup); });
+      tile<Isa, kDot, 3, H>(source, first, count, x, acc, kRowGroup);
       break;
     default:
-      in_halves([&](int h) { tile<Isa, kDot, 4, 1>(source, first, count, x, h, acc, kRowGroup); });
+      tile<Isa, kDot, 4, H>(source, first, count, x, acc, kRowGroup);
       break;
   }
 }
@@ -271,6 +267,15 @@ static void store_acc(const float* acc, std::uint32_t rows, std::uint32_t lanes,
 
 SLUICE_INLINE std::uint32_t smaller(std::uint32_t a, std::uint32_t b) { return a < b ? a : b; }
 
+// Rows of x up to which unpacking in registers beats the buffer: more where unpacking is cheap.
+template <class Isa, BlockType kType>
+constexpr std::uint32_t few_rows() {
+  const PackLayout layout = pack_layout(kType);
+  const bool cheap =
+      layout.low == LowPlane::kNibbles && layout.high == HighPlane::kNone && !uses_codebook(kType);
+  return cheap ? 2 * kTileRows : kTileRows;
+}
+
 template <class Isa, BlockType kType>
 static void matmul_type(const PackedMatrix& w, std::uint32_t group_begin, std::uint32_t group_end,
                         const QuantizedRows& x, float* out, std::size_t out_stride) {
@@ -279,8 +284,8 @@ static void matmul_type(const PackedMatrix& w, std::uint32_t group_begin, std::u
   const std::uint32_t blocks = w.cols / kQuantGroup;
   const std::size_t group_bytes = packed_group_bytes(kType, w.cols);
   const auto* data = reinterpret_cast<const std::uint8_t*>(w.data);
-  const bool few = x.rows <= kTileRows;
-  const std::uint32_t step_rows = smaller(x.rows, few ? kTileRows : kBlockRows);
+  const bool few = x.rows <= few_rows<Isa, kType>();
+  const std::uint32_t step_rows = smaller(x.rows, kBlockRows);
   if (step_rows == 0) return;
   const std::uint32_t step_blocks = kExtras / step_rows;
   std::int32_t offsets[kDot.has_offset ? kExtras * kSegments : 1];
@@ -313,11 +318,13 @@ static void matmul_type(const PackedMatrix& w, std::uint32_t group_begin, std::u
         load_acc(out_group, out_stride, rows, lanes, first == 0, acc);
         const PackedSource<Isa, kType> source{data + group * group_bytes};
         if (few) {
-          // Tiles that go half by half do so in stretches, to find the bytes in the cache again.
-          const std::uint32_t step = rows <= 2 ? count : kStretch;
-          for (std::uint32_t b = 0; b < count; b += step)
-            tile_rows<Isa, kDot>(rows, source, first + b, smaller(step, count - b), view(0, b),
-                                 acc);
+          // A second tile finds the bytes of the first in the cache.
+          const std::uint32_t step = rows <= kTileRows ? count : 4 * kStretch;
+          for (std::uint32_t b = 0; b < count; b += step) {
+            for (std::uint32_t r = 0; r < rows; r += kTileRows)
+              tile_rows<Isa, kDot>(smaller(kTileRows, rows - r), source, first + b,
+                                   smaller(step, count - b), view(r, b), acc + r * kRowGroup);
+          }
         } else {
           for (std::uint32_t b = 0; b < count; b += kStretch) {
             const std::uint32_t n = smaller(kStretch, count - b);

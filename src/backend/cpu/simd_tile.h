@@ -39,34 +39,41 @@ SLUICE_INLINE void unroll(const F& f) {
   }
 }
 
-// Integer dot products of one block (or segment of it) for T rows of x, x pointing at the block.
-template <class Isa, Dot kDot, int T, int kSegment, class Codes>
+// Integer dot products of one block (or segment of it) for T rows of x and H halves of the group, x
+// pointing at the block. A broadcast of x serves all halves, loaded codes serve all rows.
+template <class Isa, Dot kDot, int T, int H, int kSegment, class Codes>
 SLUICE_INLINE void dot_products(const Codes& code_of, const std::int8_t* x, std::size_t x_stride,
-                                typename Isa::I (&dot)[T]) {
+                                typename Isa::I (&dot)[T][H]) {
   using I = typename Isa::I;
   constexpr int kQuads = 8 / kDot.segments;
-  I pairs[T];
+  I pairs[T][H];
   unroll<kQuads>([&]<int i>() __attribute__((always_inline)) {
     // Whole blocks go 0 4 1 5 ...: codes of quad j and j + 4 share a line of nibbles.
     constexpr int quad = kDot.segments == 1 ? i / 2 + i % 2 * 4 : kSegment * kQuads + i;
-    const I codes = code_of.template operator()<quad>();
-    const I magnitude = kDot.is_signed ? Isa::absolute(codes) : codes;
+    I codes[H];
+    I magnitude[H];
+    for (int h = 0; h < H; ++h) {
+      codes[h] = code_of.template operator()<quad>(h);
+      if constexpr (kDot.is_signed) magnitude[h] = Isa::absolute(codes[h]);
+    }
     for (int t = 0; t < T; ++t) {
       const I bytes = Isa::broadcast4(x + t * x_stride + 4 * quad);
-      if constexpr (Isa::kHasByteDot) {
-        dot[t] = i == 0 ? Isa::byte_dot(Isa::set1_int(0), codes, bytes)
-                        : Isa::byte_dot(dot[t], codes, bytes);
-      } else if constexpr (kDot.is_signed) {
-        // |w| * (x with the sign of w): 128 * 127 * 2 still fits 16 bits.
-        const I wide =
-            Isa::widen_pairs(Isa::multiply_pairs(magnitude, Isa::copy_sign(bytes, codes)));
-        dot[t] = i == 0 ? wide : Isa::add_int(dot[t], wide);
-      } else {
-        const I product = Isa::multiply_pairs(codes, bytes);
-        pairs[t] = i % kDot.quads == 0 ? product : Isa::add_pairs(pairs[t], product);
-        if constexpr ((i + 1) % kDot.quads == 0) {
-          const I wide = Isa::widen_pairs(pairs[t]);
-          dot[t] = i + 1 == kDot.quads ? wide : Isa::add_int(dot[t], wide);
+      for (int h = 0; h < H; ++h) {
+        if constexpr (Isa::kHasByteDot) {
+          dot[t][h] = Isa::byte_dot(i == 0 ? Isa::set1_int(0) : dot[t][h], codes[h], bytes);
+        } else if constexpr (kDot.is_signed) {
+          // |w| * (x with the sign of w): 128 * 127 * 2 still fits 16 bits.
+          const I wide =
+              Isa::widen_pairs(Isa::multiply_pairs(magnitude[h], Isa::copy_sign(bytes, codes[h])));
+          dot[t][h] = i == 0 ? wide : Isa::in_order(Isa::add_int(dot[t][h], wide));
+        } else {
+          const I product = Isa::multiply_pairs(codes[h], bytes);
+          pairs[t][h] =
+              i % kDot.quads == 0 ? product : Isa::in_order(Isa::add_pairs(pairs[t][h], product));
+          if constexpr ((i + 1) % kDot.quads == 0) {
+            const I wide = Isa::widen_pairs(pairs[t][h]);
+            dot[t][h] = i + 1 == kDot.quads ? wide : Isa::in_order(Isa::add_int(dot[t][h], wide));
+          }
         }
       }
     }
@@ -74,52 +81,53 @@ SLUICE_INLINE void dot_products(const Codes& code_of, const std::int8_t* x, std:
 }
 
 // acc[t][lane] += blocks [first, first + count) of `source` times x (whose pointers are at block
-// `first`), for T rows and H of the halves of a group, from half h0 on. A source has
+// `first`), for T rows and the H halves of a group. A source has
 //   code<quad>(block, half), scale<segment>(block, half), min<segment>(block, half),
 //   prefetch(block)
 template <class Isa, Dot kDot, int T, int H, class Source>
 static void tile(const Source source, std::uint32_t first, std::uint32_t count, const TileX x,
-                 int h0, float* acc_memory, std::size_t acc_stride) {
+                 float* acc_memory, std::size_t acc_stride) {
   using F = typename Isa::F;
   using I = typename Isa::I;
   F acc[T][H];
   for (int t = 0; t < T; ++t) {
     for (int h = 0; h < H; ++h)
-      acc[t][h] = Isa::load(acc_memory + t * acc_stride + (h0 + h) * Isa::kLanes);
+      acc[t][h] = Isa::load(acc_memory + t * acc_stride + h * Isa::kLanes);
   }
   const std::int8_t* q = x.q;
   for (std::uint32_t b = 0; b < count; ++b, q += 32) {
-    if (h0 == 0) source.prefetch(first + b);
-    for (int h = 0; h < H; ++h) {
-      unroll<kDot.segments>([&]<int segment>() __attribute__((always_inline)) {
-        I dot[T];
-        dot_products<Isa, kDot, T, segment>(
-            [&]<int quad>() __attribute__((always_inline)) {
-              return source.template code<quad>(first + b, h0 + h);
-            },
-            q, x.q_stride, dot);
-        const F scale = source.template scale<segment>(first + b, h0 + h);
-        const std::size_t extra = std::size_t{b} * kDot.segments + segment;
-        for (int t = 0; t < T; ++t) {
+    source.prefetch(first + b);
+    unroll<kDot.segments>([&]<int segment>() __attribute__((always_inline)) {
+      I dot[T][H];
+      dot_products<Isa, kDot, T, H, segment>(
+          [&]<int quad>(int h)
+              __attribute__((always_inline)) { return source.template code<quad>(first + b, h); },
+          q, x.q_stride, dot);
+      F scale[H];
+      F min[H];
+      for (int h = 0; h < H; ++h) {
+        scale[h] = source.template scale<segment>(first + b, h);
+        if constexpr (kDot.has_min) min[h] = source.template min<segment>(first + b, h);
+      }
+      const std::size_t extra = std::size_t{b} * kDot.segments + segment;
+      for (int t = 0; t < T; ++t) {
+        const F x_scale = Isa::set1(x.scale[t * x.scale_stride + b]);
+        for (int h = 0; h < H; ++h) {
           if constexpr (kDot.has_offset)
-            dot[t] = Isa::add_int(dot[t], Isa::set1_int(x.offset[t * x.extra_stride + extra]));
-          const F x_scale = Isa::set1(x.scale[t * x.scale_stride + b]);
-          acc[t][h] = Isa::fma(Isa::mul(scale, x_scale), Isa::from_int(dot[t]), acc[t][h]);
-        }
-        if constexpr (kDot.has_min) {
-          const F min = source.template min<segment>(first + b, h0 + h);
-          for (int t = 0; t < T; ++t) {
-            const F x_scale = Isa::set1(x.scale[t * x.scale_stride + b]);
+            dot[t][h] =
+                Isa::add_int(dot[t][h], Isa::set1_int(x.offset[t * x.extra_stride + extra]));
+          acc[t][h] = Isa::fma(Isa::mul(scale[h], x_scale), Isa::from_int(dot[t][h]), acc[t][h]);
+          if constexpr (kDot.has_min) {
             const F sum = Isa::set1(x.sum[t * x.extra_stride + extra]);
-            acc[t][h] = Isa::fma(Isa::mul(min, x_scale), sum, acc[t][h]);
+            acc[t][h] = Isa::fma(Isa::mul(min[h], x_scale), sum, acc[t][h]);
           }
         }
-      });
-    }
+      }
+    });
   }
   for (int t = 0; t < T; ++t) {
     for (int h = 0; h < H; ++h)
-      Isa::store(acc_memory + t * acc_stride + (h0 + h) * Isa::kLanes, acc[t][h]);
+      Isa::store(acc_memory + t * acc_stride + h * Isa::kLanes, acc[t][h]);
   }
 }
 
