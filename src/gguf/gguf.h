@@ -72,6 +72,14 @@ struct GgufTensor {
 std::string gguf_part_path(std::string_view prefix, std::uint64_t number, std::uint64_t count);
 
 // A model's metadata and tensors. Cheap to move; views stay valid as long as the object lives.
+//
+// Opening checks everything that later code relies on, and refuses with a message that names the
+// file and the key or tensor: damaged or cut files, counts and sizes that the file cannot hold or
+// that overflow, repeated names, block types that sluice does not read, rows that are no whole
+// number of blocks. As in llama.cpp, tensors must lie in the order of their list without gaps
+// (each padded to the alignment), so none overlap and a misplaced offset cannot load as garbage.
+// Limits beside the format's: 65536 keys, 2^20 tensors, 2^24 strings and nested arrays in arrays,
+// arrays nested 8 deep, names of 65535 bytes. Extra bytes after the last tensor are ignored.
 class GgufFile {
  public:
   // Maps a file, or all files of a split model when `path` is any "-00001-of-0000N" part.
