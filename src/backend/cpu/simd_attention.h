@@ -45,16 +45,16 @@ struct KeySource {
   const std::uint8_t* scales;
 
   template <int quad>
-  __attribute__((always_inline)) typename Isa::I code(std::uint32_t block, int half) const {
+  SLUICE_ALWAYS_INLINE typename Isa::I code(std::uint32_t block, int half) const {
     const auto v =
         Isa::load_bytes(codes + std::size_t{512} * block + 64 * quad + half * 4 * Isa::kLanes);
     return Isa::kHasByteDot ? Isa::bit_xor(v, Isa::set1_byte(-128)) : v;
   }
   template <int segment>
-  __attribute__((always_inline)) typename Isa::F scale(std::uint32_t block, int half) const {
+  SLUICE_ALWAYS_INLINE typename Isa::F scale(std::uint32_t block, int half) const {
     return Isa::load_half(scales + std::size_t{32} * block + half * 2 * Isa::kLanes);
   }
-  __attribute__((always_inline)) void prefetch(std::uint32_t) const {}
+  SLUICE_ALWAYS_INLINE void prefetch(std::uint32_t) const {}
 };
 
 template <class Isa>

@@ -12,9 +12,17 @@
 #include <simde/x86/avx512.h>
 #include <simde/x86/f16c.h>
 #include <simde/x86/fma.h>
+
+#include "src/backend/cpu/simd_emulation.h"
 #else
 #include <immintrin.h>
 #endif
 
-#define SLUICE_INLINE static inline __attribute__((always_inline))
-#define SLUICE_MEMBER static inline __attribute__((always_inline))
+// Forced inlining would make the emulation take minutes to compile.
+#ifdef SLUICE_EMULATE_SIMD
+#define SLUICE_ALWAYS_INLINE
+#else
+#define SLUICE_ALWAYS_INLINE __attribute__((always_inline))
+#endif
+#define SLUICE_INLINE static inline SLUICE_ALWAYS_INLINE
+#define SLUICE_MEMBER static inline SLUICE_ALWAYS_INLINE

@@ -80,7 +80,7 @@ struct PackedSource {
   SLUICE_INLINE std::size_t slot_of(std::uint32_t block) { return block % kLayout.bundle_blocks; }
 
   template <int quad>
-  __attribute__((always_inline)) I code(std::uint32_t block, int half) const {
+  SLUICE_ALWAYS_INLINE I code(std::uint32_t block, int half) const {
     const std::uint8_t* codes = bundle_of(group, block) + kLayout.header_bytes +
                                 slot_of(block) * kLayout.code_bytes() + half * kHalfBytes;
     constexpr int low_bits = kLayout.low == LowPlane::kNibbles ? 4 : 2;
@@ -110,7 +110,7 @@ struct PackedSource {
   }
 
   template <int segment>
-  __attribute__((always_inline)) F scale(std::uint32_t block, int half) const {
+  SLUICE_ALWAYS_INLINE F scale(std::uint32_t block, int half) const {
     const std::uint8_t* header = bundle_of(group, block);
     const std::size_t lane = static_cast<std::size_t>(half * Isa::kLanes);
     const std::size_t entry = (slot_of(block) * kLayout.block_scales + segment) * kRowGroup + lane;
@@ -133,7 +133,7 @@ struct PackedSource {
   }
 
   template <int segment>
-  __attribute__((always_inline)) F min(std::uint32_t block, int half) const {
+  SLUICE_ALWAYS_INLINE F min(std::uint32_t block, int half) const {
     const std::uint8_t* header = bundle_of(group, block);
     const std::size_t lane = static_cast<std::size_t>(half * Isa::kLanes);
     const std::size_t entry = (slot_of(block) * kLayout.block_scales + segment) * kRowGroup + lane;
@@ -148,7 +148,7 @@ struct PackedSource {
     }
   }
 
-  __attribute__((always_inline)) void prefetch(std::uint32_t block) const {
+  SLUICE_ALWAYS_INLINE void prefetch(std::uint32_t block) const {
     const std::uint8_t* ahead =
         bundle_of(group, block) + slot_of(block) * kLayout.code_bytes() + kPrefetchBytes;
     // Headers of bundles with one or two blocks are as large as a line; count them in.
@@ -171,18 +171,18 @@ struct StretchSource {
   const Stretch<kSegments>* stretch;
 
   template <int quad>
-  __attribute__((always_inline)) typename Isa::I code(std::uint32_t block, int half) const {
+  SLUICE_ALWAYS_INLINE typename Isa::I code(std::uint32_t block, int half) const {
     return Isa::load_bytes(&stretch->codes[block][quad][half * 4 * Isa::kLanes]);
   }
   template <int segment>
-  __attribute__((always_inline)) typename Isa::F scale(std::uint32_t block, int half) const {
+  SLUICE_ALWAYS_INLINE typename Isa::F scale(std::uint32_t block, int half) const {
     return Isa::load(&stretch->scale[block][segment][half * Isa::kLanes]);
   }
   template <int segment>
-  __attribute__((always_inline)) typename Isa::F min(std::uint32_t block, int half) const {
+  SLUICE_ALWAYS_INLINE typename Isa::F min(std::uint32_t block, int half) const {
     return Isa::load(&stretch->min[block][segment][half * Isa::kLanes]);
   }
-  __attribute__((always_inline)) void prefetch(std::uint32_t) const {}
+  SLUICE_ALWAYS_INLINE void prefetch(std::uint32_t) const {}
 };
 
 template <class Isa, BlockType kType, int kSegments>
@@ -190,11 +190,11 @@ static void unpack_stretch(PackedSource<Isa, kType> source, std::uint32_t first,
                            std::uint32_t count, Stretch<kSegments>& out) {
   for (std::uint32_t b = 0; b < count; ++b) {
     for (int h = 0; h < Isa::kHalves; ++h) {
-      unroll<8>([&]<int quad>() __attribute__((always_inline)) {
+      unroll<8>([&]<int quad>() SLUICE_ALWAYS_INLINE {
         Isa::store_bytes(&out.codes[b][quad][h * 4 * Isa::kLanes],
                          source.template code<quad>(first + b, h));
       });
-      unroll<kSegments>([&]<int segment>() __attribute__((always_inline)) {
+      unroll<kSegments>([&]<int segment>() SLUICE_ALWAYS_INLINE {
         Isa::store(&out.scale[b][segment][h * Isa::kLanes],
                    source.template scale<segment>(first + b, h));
         if constexpr (pack_layout(kType).has_min)
@@ -301,7 +301,7 @@ static void matmul_type(const PackedMatrix& w, std::uint32_t group_begin, std::u
         prepare_extras<kDot>(x, row, rows, first, count, code_offset<Isa>(kType), offsets, sums);
       const std::size_t x_at = std::size_t{row} * blocks + first;
       // The tile's view of x from row r and block b of this part on.
-      const auto view = [&](std::uint32_t r, std::uint32_t b) __attribute__((always_inline)) {
+      const auto view = [&](std::uint32_t r, std::uint32_t b) SLUICE_ALWAYS_INLINE {
         const std::size_t at = x_at + std::size_t{r} * blocks + b;
         const std::size_t extra = (std::size_t{r} * count + b) * kSegments;
         return TileX{x.q + at * kQuantGroup,

@@ -7,5 +7,7 @@ namespace sluice::cpu {
 
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
+// avx512.cpp compiled against SIMDe, in its test only.
+extern const Kernels kEmulatedAvx512Kernels;
 
 }  // namespace sluice::cpu

@@ -47,7 +47,7 @@ SLUICE_INLINE void dot_products(const Codes& code_of, const std::int8_t* x, std:
   using I = typename Isa::I;
   constexpr int kQuads = 8 / kDot.segments;
   I pairs[T][H];
-  unroll<kQuads>([&]<int i>() __attribute__((always_inline)) {
+  unroll<kQuads>([&]<int i>() SLUICE_ALWAYS_INLINE {
     // Whole blocks go 0 4 1 5 ...: codes of quad j and j + 4 share a line of nibbles.
     constexpr int quad = kDot.segments == 1 ? i / 2 + i % 2 * 4 : kSegment * kQuads + i;
     I codes[H];
@@ -97,11 +97,11 @@ static void tile(const Source source, std::uint32_t first, std::uint32_t count, 
   const std::int8_t* q = x.q;
   for (std::uint32_t b = 0; b < count; ++b, q += 32) {
     source.prefetch(first + b);
-    unroll<kDot.segments>([&]<int segment>() __attribute__((always_inline)) {
+    unroll<kDot.segments>([&]<int segment>() SLUICE_ALWAYS_INLINE {
       I dot[T][H];
       dot_products<Isa, kDot, T, H, segment>(
           [&]<int quad>(int h)
-              __attribute__((always_inline)) { return source.template code<quad>(first + b, h); },
+              SLUICE_ALWAYS_INLINE { return source.template code<quad>(first + b, h); },
           q, x.q_stride, dot);
       F scale[H];
       F min[H];

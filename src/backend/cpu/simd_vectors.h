@@ -197,54 +197,49 @@ SLUICE_INLINE void over_vectors(std::size_t n, const Body& body) {
 
 static void rms_norm(const float* x, const float* weight, std::uint32_t n, float eps, float* out) {
   __m256 partial[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-  over_vectors(
-      n, [&](std::size_t i, __m256i mask) __attribute__((always_inline)) {
-        const __m256 v = _mm256_maskload_ps(x + i, mask);
-        __m256& p = partial[i / 8 % 2];
-        p = _mm256_fmadd_ps(v, v, p);
-      });
+  over_vectors(n, [&](std::size_t i, __m256i mask) SLUICE_ALWAYS_INLINE {
+    const __m256 v = _mm256_maskload_ps(x + i, mask);
+    __m256& p = partial[i / 8 % 2];
+    p = _mm256_fmadd_ps(v, v, p);
+  });
   float sums[16];
   _mm256_storeu_ps(sums, partial[0]);
   _mm256_storeu_ps(sums + 8, partial[1]);
   const float mean = sum_partials(sums) / static_cast<float>(n);
   const __m256 inverse = _mm256_set1_ps(1.0f / __builtin_sqrtf(mean + eps));
-  over_vectors(
-      n, [&](std::size_t i, __m256i mask) __attribute__((always_inline)) {
-        __m256 y = _mm256_mul_ps(_mm256_maskload_ps(x + i, mask), inverse);
-        if (weight != nullptr) y = _mm256_mul_ps(y, _mm256_maskload_ps(weight + i, mask));
-        _mm256_maskstore_ps(out + i, mask, y);
-      });
+  over_vectors(n, [&](std::size_t i, __m256i mask) SLUICE_ALWAYS_INLINE {
+    __m256 y = _mm256_mul_ps(_mm256_maskload_ps(x + i, mask), inverse);
+    if (weight != nullptr) y = _mm256_mul_ps(y, _mm256_maskload_ps(weight + i, mask));
+    _mm256_maskstore_ps(out + i, mask, y);
+  });
 }
 
 static void silu_mul(const float* gate, const float* up, std::size_t n, float* out) {
-  over_vectors(
-      n, [&](std::size_t i, __m256i mask) __attribute__((always_inline)) {
-        const __m256 g = _mm256_maskload_ps(gate + i, mask);
-        const __m256 e = vector_exp<Avx2>(Avx2::negate(g));
-        const __m256 y = _mm256_div_ps(g, _mm256_add_ps(e, _mm256_set1_ps(1.0f)));
-        _mm256_maskstore_ps(out + i, mask, _mm256_mul_ps(y, _mm256_maskload_ps(up + i, mask)));
-      });
+  over_vectors(n, [&](std::size_t i, __m256i mask) SLUICE_ALWAYS_INLINE {
+    const __m256 g = _mm256_maskload_ps(gate + i, mask);
+    const __m256 e = vector_exp<Avx2>(Avx2::negate(g));
+    const __m256 y = _mm256_div_ps(g, _mm256_add_ps(e, _mm256_set1_ps(1.0f)));
+    _mm256_maskstore_ps(out + i, mask, _mm256_mul_ps(y, _mm256_maskload_ps(up + i, mask)));
+  });
 }
 
 static void gelu_mul(const float* gate, const float* up, std::size_t n, float* out) {
-  over_vectors(
-      n, [&](std::size_t i, __m256i mask) __attribute__((always_inline)) {
-        const __m256 g = _mm256_maskload_ps(gate + i, mask);
-        const __m256 scaled = _mm256_mul_ps(_mm256_set1_ps(kGeluCubic), g);
-        const __m256 cubic = _mm256_fmadd_ps(scaled, _mm256_mul_ps(g, g), g);
-        const __m256 e = vector_exp<Avx2>(_mm256_mul_ps(_mm256_set1_ps(kGeluMinusTwoRoot), cubic));
-        const __m256 y = _mm256_div_ps(g, _mm256_add_ps(e, _mm256_set1_ps(1.0f)));
-        _mm256_maskstore_ps(out + i, mask, _mm256_mul_ps(y, _mm256_maskload_ps(up + i, mask)));
-      });
+  over_vectors(n, [&](std::size_t i, __m256i mask) SLUICE_ALWAYS_INLINE {
+    const __m256 g = _mm256_maskload_ps(gate + i, mask);
+    const __m256 scaled = _mm256_mul_ps(_mm256_set1_ps(kGeluCubic), g);
+    const __m256 cubic = _mm256_fmadd_ps(scaled, _mm256_mul_ps(g, g), g);
+    const __m256 e = vector_exp<Avx2>(_mm256_mul_ps(_mm256_set1_ps(kGeluMinusTwoRoot), cubic));
+    const __m256 y = _mm256_div_ps(g, _mm256_add_ps(e, _mm256_set1_ps(1.0f)));
+    _mm256_maskstore_ps(out + i, mask, _mm256_mul_ps(y, _mm256_maskload_ps(up + i, mask)));
+  });
 }
 
 static void add(float* x, const float* y, std::size_t n) {
-  over_vectors(
-      n, [&](std::size_t i, __m256i mask) __attribute__((always_inline)) {
-        const __m256 sum =
-            _mm256_add_ps(_mm256_maskload_ps(x + i, mask), _mm256_maskload_ps(y + i, mask));
-        _mm256_maskstore_ps(x + i, mask, sum);
-      });
+  over_vectors(n, [&](std::size_t i, __m256i mask) SLUICE_ALWAYS_INLINE {
+    const __m256 sum =
+        _mm256_add_ps(_mm256_maskload_ps(x + i, mask), _mm256_maskload_ps(y + i, mask));
+    _mm256_maskstore_ps(x + i, mask, sum);
+  });
 }
 
 static void rope(float* x, std::uint32_t dims, bool interleaved, const float* cos,
@@ -259,15 +254,14 @@ static void rope(float* x, std::uint32_t dims, bool interleaved, const float* co
     }
     return;
   }
-  over_vectors(
-      half, [&](std::size_t i, __m256i mask) __attribute__((always_inline)) {
-        const __m256 c = _mm256_maskload_ps(cos + i, mask);
-        const __m256 s = _mm256_maskload_ps(sin + i, mask);
-        const __m256 a = _mm256_maskload_ps(x + i, mask);
-        const __m256 b = _mm256_maskload_ps(x + half + i, mask);
-        _mm256_maskstore_ps(x + i, mask, _mm256_fmsub_ps(a, c, _mm256_mul_ps(b, s)));
-        _mm256_maskstore_ps(x + half + i, mask, _mm256_fmadd_ps(a, s, _mm256_mul_ps(b, c)));
-      });
+  over_vectors(half, [&](std::size_t i, __m256i mask) SLUICE_ALWAYS_INLINE {
+    const __m256 c = _mm256_maskload_ps(cos + i, mask);
+    const __m256 s = _mm256_maskload_ps(sin + i, mask);
+    const __m256 a = _mm256_maskload_ps(x + i, mask);
+    const __m256 b = _mm256_maskload_ps(x + half + i, mask);
+    _mm256_maskstore_ps(x + i, mask, _mm256_fmsub_ps(a, c, _mm256_mul_ps(b, s)));
+    _mm256_maskstore_ps(x + half + i, mask, _mm256_fmadd_ps(a, s, _mm256_mul_ps(b, c)));
+  });
 }
 
 // The largest of 8 lanes, none of them NaN.
@@ -282,27 +276,24 @@ SLUICE_INLINE float largest(__m256 v) {
 static void softmax(float* x, std::uint32_t n) {
   const __m256 lowest = _mm256_set1_ps(-__builtin_inff());
   __m256 max = lowest;
-  over_vectors(
-      n, [&](std::size_t i, __m256i mask) __attribute__((always_inline)) {
-        max = _mm256_max_ps(Avx2::select(mask, _mm256_maskload_ps(x + i, mask), lowest), max);
-      });
+  over_vectors(n, [&](std::size_t i, __m256i mask) SLUICE_ALWAYS_INLINE {
+    max = _mm256_max_ps(Avx2::select(mask, _mm256_maskload_ps(x + i, mask), lowest), max);
+  });
   const __m256 top = _mm256_set1_ps(largest(max));
   __m256 partial[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-  over_vectors(
-      n, [&](std::size_t i, __m256i mask) __attribute__((always_inline)) {
-        __m256 p = vector_exp<Avx2>(_mm256_sub_ps(_mm256_maskload_ps(x + i, mask), top));
-        p = Avx2::select(mask, p, _mm256_setzero_ps());
-        _mm256_maskstore_ps(x + i, mask, p);
-        partial[i / 8 % 2] = _mm256_add_ps(partial[i / 8 % 2], p);
-      });
+  over_vectors(n, [&](std::size_t i, __m256i mask) SLUICE_ALWAYS_INLINE {
+    __m256 p = vector_exp<Avx2>(_mm256_sub_ps(_mm256_maskload_ps(x + i, mask), top));
+    p = Avx2::select(mask, p, _mm256_setzero_ps());
+    _mm256_maskstore_ps(x + i, mask, p);
+    partial[i / 8 % 2] = _mm256_add_ps(partial[i / 8 % 2], p);
+  });
   float sums[16];
   _mm256_storeu_ps(sums, partial[0]);
   _mm256_storeu_ps(sums + 8, partial[1]);
   const __m256 inverse = _mm256_set1_ps(1.0f / sum_partials(sums));
-  over_vectors(
-      n, [&](std::size_t i, __m256i mask) __attribute__((always_inline)) {
-        _mm256_maskstore_ps(x + i, mask, _mm256_mul_ps(_mm256_maskload_ps(x + i, mask), inverse));
-      });
+  over_vectors(n, [&](std::size_t i, __m256i mask) SLUICE_ALWAYS_INLINE {
+    _mm256_maskstore_ps(x + i, mask, _mm256_mul_ps(_mm256_maskload_ps(x + i, mask), inverse));
+  });
 }
 
 }  // namespace
