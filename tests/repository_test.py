@@ -159,7 +159,7 @@ class Documents(unittest.TestCase):
                     continue
                 command = words[1]
                 if command not in helps:
-                    done = subprocess.run([PROGRAM, command, "--help"], capture_output=True, text=True, timeout=20)
+                    done = subprocess.run([PROGRAM, command, "--help-all"], capture_output=True, text=True, timeout=20)
                     self.assertEqual(done.returncode, 0, f"{name}: {line}: no command '{command}'")
                     helps[command] = done.stdout
                 for word in words[2:]:

@@ -11,6 +11,7 @@
 
 #include "src/cli/interrupt.h"
 #include "src/cli/numbers.h"
+#include "src/gguf/describe.h"
 #include "src/text/escape.h"
 
 namespace sluice::cli {
@@ -53,6 +54,12 @@ std::size_t terminal_columns() {
   return 80;
 }
 
+// Messages quote model files, templates and arguments.
+std::string one_line(std::string_view text) {
+  constexpr std::size_t kLongest = 4000;
+  return printable(text, kLongest) + "\n";
+}
+
 }  // namespace
 
 Console::Console(const std::atomic<bool>& cancel)
@@ -80,16 +87,12 @@ Status Console::close_stdout() {
 }
 
 void Console::info(std::string_view line) {
-  if (!quiet_) note("sluice: " + escape_controls(line) + "\n");
+  if (!quiet_) note("sluice: " + one_line(line));
 }
 
-void Console::warning(std::string_view line) {
-  note("sluice: warning: " + escape_controls(line) + "\n");
-}
+void Console::warning(std::string_view line) { note("sluice: warning: " + one_line(line)); }
 
-void Console::error(std::string_view text) {
-  note("sluice: error: " + escape_controls(text) + "\n");
-}
+void Console::error(std::string_view line) { note("sluice: error: " + one_line(line)); }
 
 void Console::note(std::string_view text) {
   // Nobody can be told that stderr is gone.

@@ -32,7 +32,7 @@ class Console {
   // characters are escaped. Infos are left out after set_quiet(true).
   void info(std::string_view line);
   void warning(std::string_view line);
-  void error(std::string_view text);
+  void error(std::string_view line);
   // Text on stderr as it is, for blocks that are made here.
   void note(std::string_view text);
   void set_quiet(bool quiet) { quiet_ = quiet; }

@@ -9,8 +9,8 @@
 namespace sluice::cli {
 namespace {
 
-constexpr std::size_t kColumns = 96;     // of the help
-constexpr std::size_t kHelpColumn = 28;  // where meanings begin
+constexpr std::size_t kColumns = 99;        // of the help
+constexpr std::size_t kWidestHeading = 36;  // longer ones push their meaning to the right
 
 std::vector<std::string> split_names(const std::string& names) {
   std::vector<std::string> all;
@@ -57,6 +57,14 @@ struct Flags::Impl {
     bool repeatable = false;
     std::size_t section = 0;
 
+    // The first long name; the first one if all are short.
+    const std::string& name() const {
+      for (const std::string& each : names) {
+        if (each.starts_with("--")) return each;
+      }
+      return names.front();
+    }
+
     // "-n, --predict N"
     std::string heading() const {
       std::string shown;
@@ -72,12 +80,12 @@ struct Flags::Impl {
   };
   struct Section {
     std::string title;
-    std::string topic;
+    bool rare = false;
   };
 
   CLI::App app;
   std::string command, usage, about;
-  std::vector<Section> sections = {{"", ""}};
+  std::vector<Section> sections = {{"", false}};
   std::vector<Flag> flags;
   std::vector<std::string> footers;
 
@@ -86,7 +94,7 @@ struct Flags::Impl {
   std::vector<std::string>* positional_target = nullptr;
 
   std::vector<std::string> long_names() const {
-    std::vector<std::string> all = {"--help"};
+    std::vector<std::string> all = {"--help", "--help-all"};
     for (const Flag& flag : flags) {
       for (const std::string& name : flag.names) {
         if (name.starts_with("--")) all.push_back(name);
@@ -96,7 +104,7 @@ struct Flags::Impl {
   }
 
   Error usage_error(std::string message) const {
-    return Error{ErrorCode::kUsage, fmt::format("{}\n  see: sluice {} --help", message, command)};
+    return Error{ErrorCode::kUsage, fmt::format("{} (see: sluice {} --help)", message, command)};
   }
 
   // Whether `arg` is the name of a flag that takes the next argument as its value.
@@ -126,10 +134,10 @@ struct Flags::Impl {
     if (results.empty()) return {};
     if (flag.value.empty()) {
       if (std::any_of(results.begin(), results.end(), [](auto& r) { return r != "true"; })) {
-        return usage_error(fmt::format("{} takes no value", flag.names.back()));
+        return usage_error(fmt::format("{} takes no value", flag.name()));
       }
     } else if (results.size() > 1 && !flag.repeatable) {
-      return usage_error(fmt::format("{} is given more than once", flag.names.back()));
+      return usage_error(fmt::format("{} is given more than once", flag.name()));
     }
     for (const std::string& result : results) {
       const Status status = flag.read(result);
@@ -140,8 +148,7 @@ struct Flags::Impl {
                            std::find(args.begin(), args.end(), name + result) != args.end();
         if (glued) return unknown_flag(name + result);
       }
-      return Error{status.error().code,
-                   fmt::format("{}: {}", flag.names.back(), status.error().message)};
+      return Error{status.error().code, fmt::format("{}: {}", flag.name(), status.error().message)};
     }
     return {};
   }
@@ -228,8 +235,8 @@ void Flags::positional(std::string value_name, std::string help, std::size_t mos
   impl_->positional_target = target;
 }
 
-void Flags::section(std::string title, std::string topic) {
-  impl_->sections.push_back({std::move(title), std::move(topic)});
+void Flags::section(std::string title, bool rare) {
+  impl_->sections.push_back({std::move(title), rare});
 }
 
 void Flags::footer(std::string line) { impl_->footers.push_back(std::move(line)); }
@@ -240,12 +247,16 @@ Result<Flags::Outcome> Flags::parse(std::span<const std::string> args) {
   for (std::size_t i = 0; i < args.size(); ++i) {
     const std::string& arg = args[i];
     if (arg == "--help" || arg == "-h") return Outcome{help()};
-    for (const std::string& topic : topics()) {
-      if (arg == "--help-" + topic) return Outcome{help(topic)};
-    }
+    if (arg == "--help-all") return Outcome{help(true)};
     if (arg == "--") {
       after_mark.assign(args.begin() + static_cast<std::ptrdiff_t>(i) + 1, args.end());
       break;
+    }
+    // A long flag with one dash: "-prompt" would be "-p" with the value "rompt".
+    const std::vector<std::string> longs = impl_->long_names();
+    if (std::count(longs.begin(), longs.end(), "-" + arg.substr(0, arg.find('='))) > 0 &&
+        arg.starts_with('-') && !arg.starts_with("--")) {
+      return impl_->unknown_flag(arg);
     }
     if (arg.starts_with("--") && arg.find('=') == arg.size() - 1) {
       // CLI11 takes "--prompt=" for "--prompt" and would eat the next argument.
@@ -282,44 +293,40 @@ Result<Flags::Outcome> Flags::parse(std::span<const std::string> args) {
   return Outcome{};
 }
 
-std::string Flags::help(std::string_view topic) const {
-  std::string out;
-  if (topic.empty()) {
-    out = fmt::format("usage: sluice {}\n", impl_->usage);
-    append_wrapped(out, impl_->about, 0, 0);
-    if (!impl_->positional_value.empty() && !impl_->positional_help.empty()) {
-      std::string line = "  " + impl_->positional_value;
-      line.resize(std::max(line.size() + 2, kHelpColumn), ' ');
-      out += line;
-      append_wrapped(out, impl_->positional_help, line.size(), kHelpColumn);
-    }
+std::string Flags::help(bool rare_too) const {
+  const auto shown = [&](const Impl::Flag& flag) {
+    return !flag.help.empty() && (rare_too || !impl_->sections[flag.section].rare);
+  };
+  std::size_t column = impl_->positional_value.size();  // where meanings begin
+  for (const Impl::Flag& flag : impl_->flags) {
+    if (shown(flag)) column = std::max(column, std::min(flag.heading().size(), kWidestHeading));
+  }
+  column += 4;
+
+  std::string out = fmt::format("usage: sluice {}\n", impl_->usage);
+  append_wrapped(out, impl_->about, 0, 0);
+  const auto append_entry = [&](const std::string& heading, const std::string& meaning) {
+    std::string line = "  " + heading;
+    line.resize(std::max(line.size() + 2, column), ' ');
+    out += line;
+    append_wrapped(out, meaning, line.size(), column);
+  };
+  if (!impl_->positional_help.empty()) {
+    append_entry(impl_->positional_value, impl_->positional_help);
   }
   for (std::size_t section = 0; section < impl_->sections.size(); ++section) {
-    if (impl_->sections[section].topic != topic) continue;
+    if (impl_->sections[section].rare && !rare_too) continue;
     const std::string& title = impl_->sections[section].title;
     if (!title.empty()) out += fmt::format("{}:\n", title);
     for (const Impl::Flag& flag : impl_->flags) {
-      if (flag.section != section || flag.help.empty()) continue;
-      std::string line = "  " + flag.heading();
-      line.resize(std::max(line.size() + 2, kHelpColumn), ' ');
-      out += line;
-      append_wrapped(out, flag.help, line.size(), kHelpColumn);
+      if (flag.section == section && shown(flag)) append_entry(flag.heading(), flag.help);
     }
   }
-  if (topic.empty()) {
-    for (const std::string& line : impl_->footers) append_wrapped(out, line, 0, 0);
-  }
+  for (const std::string& line : impl_->footers) append_wrapped(out, line, 0, 0);
+  const bool more = std::any_of(impl_->sections.begin(), impl_->sections.end(),
+                                [](const Impl::Section& section) { return section.rare; });
+  if (more && !rare_too) out += "More flags: --help-all\n";
   return out;
-}
-
-std::vector<std::string> Flags::topics() const {
-  std::vector<std::string> all;
-  for (const Impl::Section& section : impl_->sections) {
-    if (!section.topic.empty() && std::find(all.begin(), all.end(), section.topic) == all.end()) {
-      all.push_back(section.topic);
-    }
-  }
-  return all;
 }
 
 }  // namespace sluice::cli

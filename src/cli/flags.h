@@ -26,9 +26,10 @@ class Flags {
   Flags& operator=(const Flags&) = delete;
 
   // Declarations. `names` as in "-n,--predict,--n-predict": the help shows the first short and the
-  // first long one. `value` is the placeholder in the help. Targets must outlive parse(), are
-  // written only when the flag is given, and may be given once (texts(): any number of times).
-  // An empty `help` leaves the flag out of the help: another name for users of other programs.
+  // first long one, messages the first long one. `value` is the placeholder in the help. Targets
+  // must outlive parse(), are written only when the flag is given, and may be given once (texts():
+  // any number of times). An empty `help` leaves the flag out of the help: another name for users
+  // of other programs.
   void toggle(const std::string& names, std::string help, bool* target);
   void text(const std::string& names, std::string value, std::string help,
             std::optional<std::string>* target);
@@ -45,9 +46,9 @@ class Flags {
   void positional(std::string value, std::string help, std::size_t most,
                   std::vector<std::string>* target);
 
-  // Flags declared from here on come under this title. With `topic`, they are left out of --help
-  // and shown by --help-TOPIC instead.
-  void section(std::string title, std::string topic = "");
+  // Flags declared from here on come under this title. Rare ones are left out of --help, which fits
+  // a screen, and shown by --help-all.
+  void section(std::string title, bool rare = false);
   // A line at the end of the help.
   void footer(std::string line);
 
@@ -58,10 +59,7 @@ class Flags {
   };
   Result<Outcome> parse(std::span<const std::string> args);
 
-  // For topic "": the help of the command.
-  std::string help(std::string_view topic = "") const;
-  // "sampling" and so on, in order.
-  std::vector<std::string> topics() const;
+  std::string help(bool rare_too = false) const;
 
  private:
   struct Impl;

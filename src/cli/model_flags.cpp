@@ -64,9 +64,12 @@ void ModelFlags::declare_machine(Flags& flags) {
                 SLUICE_ASSIGN_OR_RETURN(kv, parse_kv_type(text));
                 return {};
               });
+  flags.value("--device", "NAME", "auto or cpu (auto)", check_device);
+}
+
+void ModelFlags::declare_rare(Flags& flags) {
   flags.integer("--prefill-chunk", "N", "prompt tokens in one pass; never changes results (256)", 1,
                 1 << 16, &prefill_chunk);
-  flags.value("--device", "NAME", "auto or cpu (auto)", check_device);
   flags.value("--cpu-isa", "NAME", "forces generic, avx2 or avx512 kernels (best of this machine)",
               [this](std::string_view text) -> Status {
                 cpu_isa_ = text;

@@ -15,7 +15,8 @@ class ModelFlags {
  public:
   void declare_model(Flags& flags);                      // -m
   void declare_context(Flags& flags, std::string help);  // -c
-  void declare_machine(Flags& flags);                    // -t, --kv, --device, ...
+  void declare_machine(Flags& flags);                    // -t, --kv, --device
+  void declare_rare(Flags& flags);                       // --prefill-chunk, --cpu-isa
 
   // The model's path. Without -m the bundled model, which is said on stderr; kUsage if it is
   // absent.

@@ -4,6 +4,7 @@
 
 #include "src/cli/input.h"
 #include "src/cli/numbers.h"
+#include "src/text/chat_template.h"
 
 namespace sluice::cli {
 
@@ -14,8 +15,7 @@ void PromptFlags::declare(Flags& flags) {
              &file_);
   flags.text("--prompt-tokens", "IDS", "token ids as in 1,2,3; nothing is added", &ids_text_);
   flags.text("--system", "TEXT", "system message, for models with a chat template", &system_);
-  flags.toggle("--raw", "continue the text without a chat template; control tokens in it count",
-               &raw_);
+  flags.toggle("--raw", "no chat template: continue the text; control tokens in it count", &raw_);
 }
 
 Status PromptFlags::read(Console& console) {
@@ -63,21 +63,59 @@ Result<PromptFlags::Prompt> PromptFlags::encode(const Engine& engine, Console& c
   if (!ids_.empty()) return Prompt{ids_, Form::kIds};
   const Tokenizer& tokenizer = engine.tokenizer();
   Prompt prompt;
-  prompt.form = raw_ ? Form::kRaw : Form::kPlain;
-  SLUICE_ASSIGN_OR_RETURN(prompt.ids, tokenizer.encode(text_, {false, raw_}));
-  // Not encode()'s add_special: an EOS behind the prompt would end the text before it begins.
-  if (tokenizer.add_bos() && tokenizer.bos_id() != kNoToken) {
-    prompt.ids.insert(prompt.ids.begin(), tokenizer.bos_id());
+  const GgufValue* chat = raw_ ? nullptr : engine.file().find("tokenizer.chat_template");
+  if (chat) {
+    prompt.form = Form::kTemplate;
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<TextPart> parts, render(engine));
+    SLUICE_ASSIGN_OR_RETURN(prompt.ids, tokenizer.encode_parts(parts, false));
+  } else if (system_) {
+    return make_error(ErrorCode::kUsage,
+                      "--system needs a chat template, and this model has none; put everything "
+                      "into the prompt");
+  } else {
+    prompt.form = raw_ ? Form::kRaw : Form::kPlain;
+    SLUICE_ASSIGN_OR_RETURN(prompt.ids, tokenizer.encode(text_, {false, raw_}));
+  }
+  // Not the tokenizer's add_special: an EOS behind the prompt would end the text before it begins.
+  // Where a template has written BOS, that is the one.
+  const std::int32_t bos = tokenizer.bos_id();
+  const bool has_bos = chat && !prompt.ids.empty() && prompt.ids[0] == bos;
+  if (tokenizer.add_bos() && bos != kNoToken && !has_bos) {
+    prompt.ids.insert(prompt.ids.begin(), bos);
   }
   if (tokenizer.has_double_bos(prompt.ids)) {
-    console.warning(
-        "the prompt begins with BOS twice: the model adds one, so leave out the one in the text");
+    console.warning(raw_ ? "the prompt begins with BOS twice: one is added, so leave out the one "
+                           "in the text"
+                         : "the model's chat template begins the prompt with BOS twice");
   }
   if (prompt.ids.empty()) {
     return make_error(ErrorCode::kUsage,
                       "the prompt is empty, and this model has no BOS token to begin with");
   }
   return prompt;
+}
+
+Result<std::vector<TextPart>> PromptFlags::render(const Engine& engine) const {
+  const auto explain = [](const Error& error) {
+    const char* what = is_refusal(error) ? "the model's chat template refuses the prompt: {}"
+                                         : "the model's chat template can't be used: {}";
+    return make_error(ErrorCode::kFailed, "{} (--raw goes without it)",
+                      fmt::format(fmt::runtime(what), error.message));
+  };
+  SLUICE_ASSIGN_OR_RETURN(const std::string_view source,
+                          engine.file().get_string("tokenizer.chat_template"));
+  const Result<ChatTemplate> chat = ChatTemplate::parse(source);
+  if (!chat.ok()) return explain(chat.error());
+  const Tokenizer& tokenizer = engine.tokenizer();
+  ChatInput input;
+  if (system_) input.messages.push_back({{"role", "system"}, {"content", *system_}});
+  input.messages.push_back({{"role", "user"}, {"content", text_}});
+  input.add_generation_prompt = true;
+  input.bos_token = tokenizer.token_text(tokenizer.bos_id());
+  input.eos_token = tokenizer.token_text(tokenizer.eos_id());
+  Result<std::vector<TextPart>> parts = chat->render(input);
+  if (!parts.ok()) return explain(parts.error());
+  return parts;
 }
 
 std::string_view prompt_form_name(PromptFlags::Form form) {

@@ -33,6 +33,9 @@ class PromptFlags {
   Result<Prompt> encode(const Engine& engine, Console& console) const;
 
  private:
+  // What the model's chat template makes of the system message and the text.
+  Result<std::vector<TextPart>> render(const Engine& engine) const;
+
   std::optional<std::string> prompt_, file_, ids_text_, system_;
   bool raw_ = false;
   std::vector<std::string> positional_;

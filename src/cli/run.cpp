@@ -38,19 +38,23 @@ void declare_flags(Flags& flags, RunOptions& options) {
                 std::numeric_limits<std::int32_t>::max(), &options.predict);
   flags.texts("-r,--stop,--reverse-prompt", "TEXT", "end in front of this text; may be repeated",
               &options.stop);
-  flags.toggle("--ignore-eos", "never end by itself: tokens that end a text are banned",
-               &options.ignore_eos);
-  flags.toggle("--special", "print control tokens too", &options.special);
   flags.toggle("--json", "print one JSON object at the end instead of streaming", &options.json);
   flags.integer("--logprobs", "N", "with --json: the N likeliest tokens at each place", 1, 1000,
                 &options.logprobs);
   flags.toggle("--stats", "timings, memory, bytes moved and settings on stderr", &options.stats);
   flags.toggle("--quiet", "only warnings and errors on stderr", &options.quiet);
-  flags.section("Sampling (defaults: the model file's, else those shown; more: --help-sampling)");
+  flags.section("Sampling (defaults: those of the model file, else these)");
   options.sampling.declare(flags);
   flags.section("Machine");
   options.model.declare_context(flags, "tokens of context (the trained context, at most 4096)");
   options.model.declare_machine(flags);
+
+  flags.section("Rarely used", true);
+  flags.toggle("--ignore-eos", "never end by itself: tokens that end a text are banned",
+               &options.ignore_eos);
+  flags.toggle("--special", "print control tokens too", &options.special);
+  options.model.declare_rare(flags);
+  options.sampling.declare_rare(flags);
 }
 
 Status check(const RunOptions& options) {
@@ -115,7 +119,7 @@ void say_finish(const GenerateResult& result, const GenerateRequest& request, co
 Status run_command(std::span<const std::string> args, Console& console) {
   RunOptions options;
   Flags flags("run", "run [-m MODEL] [-p TEXT | -f FILE | -] [FLAGS]",
-              "Generates text for one prompt and streams it to stdout. A piped stdin is the prompt "
+              "Generates text for one prompt and streams it to stdout. A piped stdin is a prompt "
               "if none is given.");
   declare_flags(flags, options);
   SLUICE_ASSIGN_OR_RETURN(const Flags::Outcome outcome, flags.parse(args));

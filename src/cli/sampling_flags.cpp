@@ -9,15 +9,15 @@ namespace sluice::cli {
 namespace {
 
 struct NumericFlag {
-  const char* names;  // the last one without dashes names the field
+  const char* names;  // the first one without dashes names the field
   const char* value;
   const char* help;
 };
 
 constexpr NumericFlag kCommon[] = {
-    {"--temperature,--temp", "T", "0: always the likeliest token; above 1: wilder"},
+    {"--temp,--temperature", "T", "0: always the likeliest token; above 1: wilder"},
     {"--top-k", "K", "only the K likeliest tokens; 0: all"},
-    {"--top-p", "P", "only the likeliest tokens that together have this share; 1: all"},
+    {"--top-p", "P", "only the likeliest tokens that together have this probability; 1: all"},
     {"--min-p", "P", "only tokens at least P times as likely as the likeliest; 0: all"},
     {"--repeat-penalty", "X", "makes repeated tokens less likely; 1: off"},
 };
@@ -26,7 +26,7 @@ constexpr NumericFlag kRare[] = {
     {"--repeat-last-n", "N", "tokens that the penalties look back on; 0: off, -1: all"},
     {"--presence-penalty", "X", "subtracted from tokens seen before; 0: off"},
     {"--frequency-penalty", "X", "subtracted for each time a token was seen; 0: off"},
-    {"--typical-p,--typical", "P", "locally typical sampling: share of probability kept; 1: off"},
+    {"--typical,--typical-p", "P", "locally typical sampling: share of probability kept; 1: off"},
     {"--dry-multiplier", "X", "DRY: strength of the penalty for repeated passages; 0: off"},
     {"--dry-base", "X", "DRY: growth of the penalty with each repeated token"},
     {"--dry-allowed-length", "N", "DRY: longest repetition that costs nothing is one less"},
@@ -40,7 +40,7 @@ constexpr NumericFlag kRare[] = {
 
 void declare_number(Flags& flags, const NumericFlag& flag, SamplingOverrides* target) {
   const std::string_view names = flag.names;
-  const std::string_view name = names.substr(names.rfind("--") + 2);
+  const std::string_view name = names.substr(2, names.find(',') - 2);
   for (const SamplingField& field : sampling_fields()) {
     if (field.name != name) continue;
     const std::string help = fmt::format("{} ({})", flag.help, field.get(SamplingParams{}));
@@ -89,8 +89,10 @@ void SamplingFlags::declare(Flags& flags) {
                 return make_error(ErrorCode::kUsage, "'{}' is not a whole number from -1", text);
               });
   for (const NumericFlag& flag : kCommon) declare_number(flags, flag, target);
+}
 
-  flags.section("Rarely used sampling flags", "sampling");
+void SamplingFlags::declare_rare(Flags& flags) {
+  SamplingOverrides* target = &overrides;
   for (const NumericFlag& flag : kRare) declare_number(flags, flag, target);
   flags.value(
       "--dry-sequence-breaker", "TEXT",

@@ -10,9 +10,9 @@ struct SamplingFlags {
   SamplingOverrides overrides;
   bool say_seed = false;  // -s -1: the seed that is picked must be said
 
-  // Declares the common ones in the current section and the others under the topic "sampling" (so
-  // further declarations need a section of their own). Values are checked for type and range.
+  // Values are checked for type and range.
   void declare(Flags& flags);
+  void declare_rare(Flags& flags);
 };
 
 // "15043+1", "15043-0.5", "2-inf" (never chosen).

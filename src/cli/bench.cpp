@@ -1,0 +1,292 @@
+// sluice bench: the speed of passes, on random tokens.
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "src/base/rng.h"
+#include "src/cli/command.h"
+#include "src/cli/flags.h"
+#include "src/cli/json.h"
+#include "src/cli/load_engine.h"
+#include "src/cli/memory_bandwidth.h"
+#include "src/cli/model_flags.h"
+#include "src/cli/numbers.h"
+
+namespace sluice::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct BenchOptions {
+  ModelFlags model;
+  std::optional<std::int64_t> prompt;
+  std::optional<std::int64_t> decode;
+  std::optional<std::int64_t> depth;
+  std::optional<std::int64_t> repetitions;
+  std::vector<std::int32_t> rows = {1, 2, 4, 8, 16};
+  bool json = false;
+};
+
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
+constexpr std::int32_t kMostRows = 1024;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+// A kind of pass: the median time of one, and what one reads.
+struct PassTime {
+  std::uint32_t rows = 1;
+  double seconds = 0;
+  double bytes = 0;
+};
+
+struct BenchResult {
+  std::uint32_t prompt = 0;
+  double prompt_seconds = 0;
+  std::uint32_t depth = 0;
+  std::uint32_t decoded = 0;
+  PassTime step;                 // one decode step
+  std::vector<PassTime> passes;  // by rows
+  double bandwidth = 0;          // measured, bytes per second
+};
+
+// Runs passes of random tokens in a sequence of its own.
+class Bench {
+ public:
+  Bench(Engine& engine, const std::atomic<bool>& cancel)
+      : engine_(engine), cancel_(cancel), sequence_(engine.kv().create()) {}
+  ~Bench() { engine_.kv().release(sequence_); }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  void shorten(std::uint32_t length) { engine_.kv().truncate(sequence_, length); }
+
+  // A prompt of `count` tokens behind what is there; seconds.
+  Result<double> prompt(std::uint32_t count) {
+    std::vector<std::int32_t> tokens;
+    for (std::uint32_t i = 0; i < count; ++i) tokens.push_back(random_token());
+    std::vector<float> logits(engine_.spec().vocabulary);
+    const Clock::time_point start = Clock::now();
+    SLUICE_ASSIGN_OR_RETURN([[maybe_unused]] const PassTraffic traffic,
+                            engine_.prefill(sequence_, tokens, logits, &cancel_));
+    return seconds_since(start);
+  }
+
+  // One pass of `rows` rows with logits for each.
+  Result<PassTime> pass(std::uint32_t rows) {
+    KvCache& kv = engine_.kv();
+    const std::uint32_t length = kv.length(sequence_);
+    SLUICE_RETURN_IF_ERROR(kv.reserve(sequence_, length + rows));
+    std::vector<BatchRow> batch;
+    for (std::uint32_t i = 0; i < rows; ++i) {
+      batch.push_back({random_token(), length + i, sequence_, true});
+    }
+    std::vector<float> logits(std::size_t{rows} * engine_.spec().vocabulary);
+    const Clock::time_point start = Clock::now();
+    SLUICE_ASSIGN_OR_RETURN(
+        const PassTraffic traffic,
+        engine_.backend().forward(batch, kv, {0, engine_.spec().layers}, {{}, logits, &cancel_}));
+    const double seconds = seconds_since(start);
+    kv.set_length(sequence_, length + rows);
+    return PassTime{rows, seconds, static_cast<double>(traffic.weight_bytes + traffic.kv_bytes)};
+  }
+
+ private:
+  std::int32_t random_token() {
+    const auto candidates = static_cast<double>(engine_.tokenizer().vocab_size());
+    return static_cast<std::int32_t>(uniform(0, 0, drawn_++, 0) * candidates);
+  }
+
+  Engine& engine_;
+  const std::atomic<bool>& cancel_;
+  SequenceId sequence_;
+  std::uint64_t drawn_ = 0;
+};
+
+// The median over `times` runs of `rows` rows, each at `depth`, after one that warms up.
+Result<PassTime> measure_pass(Bench& bench, std::uint32_t rows, std::uint32_t depth, int times) {
+  PassTime result;
+  std::vector<double> seconds;
+  for (int i = 0; i <= times; ++i) {
+    SLUICE_ASSIGN_OR_RETURN(result, bench.pass(rows));
+    bench.shorten(depth);
+    if (i > 0) seconds.push_back(result.seconds);
+  }
+  result.seconds = median(std::move(seconds));
+  return result;
+}
+
+Result<BenchResult> measure(Engine& engine, const BenchOptions& options, Console& console) {
+  BenchResult result;
+  result.prompt = static_cast<std::uint32_t>(*options.prompt);
+  result.depth = static_cast<std::uint32_t>(*options.depth);
+  result.decoded = static_cast<std::uint32_t>(*options.decode);
+  const int repetitions = static_cast<int>(*options.repetitions);
+  result.bandwidth = measure_read_bandwidth(options.model.threads());
+
+  Bench bench(engine, console.cancel());
+  SLUICE_ASSIGN_OR_RETURN([[maybe_unused]] const double warm, bench.prompt(2));
+  bench.shorten(0);
+  std::vector<double> seconds;
+  for (int i = 0; i < repetitions && result.prompt > 0; ++i) {
+    SLUICE_ASSIGN_OR_RETURN(const double one, bench.prompt(result.prompt));
+    seconds.push_back(one);
+    bench.shorten(0);
+  }
+  if (!seconds.empty()) result.prompt_seconds = median(seconds);
+
+  if (result.depth > 0) {
+    SLUICE_ASSIGN_OR_RETURN([[maybe_unused]] const double filled, bench.prompt(result.depth));
+  }
+  seconds.clear();
+  for (int i = 0; i < repetitions && result.decoded > 0; ++i) {
+    PassTime sum;
+    for (std::uint32_t token = 0; token < result.decoded; ++token) {
+      SLUICE_ASSIGN_OR_RETURN(const PassTime step, bench.pass(1));
+      sum.seconds += step.seconds;
+      sum.bytes += step.bytes;
+    }
+    bench.shorten(result.depth);
+    seconds.push_back(sum.seconds / result.decoded);
+    result.step.bytes = sum.bytes / result.decoded;
+  }
+  if (!seconds.empty()) result.step.seconds = median(seconds);
+
+  for (const std::int32_t rows : options.rows) {
+    SLUICE_ASSIGN_OR_RETURN(const PassTime pass,
+                            measure_pass(bench, static_cast<std::uint32_t>(rows), result.depth,
+                                         std::max(5, 2 * repetitions)));
+    result.passes.push_back(pass);
+  }
+  return result;
+}
+
+// Share of the measured bandwidth; 0: unknown.
+double share(const PassTime& pass, double bandwidth) {
+  return bandwidth > 0 && pass.seconds > 0 ? pass.bytes / pass.seconds / bandwidth : 0;
+}
+
+std::string describe(const BenchResult& result, Engine& engine, KvCacheType kv) {
+  std::string text =
+      fmt::format("{}, {}, {} cache; reads {:.1f} GB/s\n", engine.spec().architecture,
+                  engine.backend().description(), kv_type_name(kv), result.bandwidth / 1e9);
+  if (result.prompt > 0) {
+    text += fmt::format("prompt of {} tokens: {:.1f} t/s ({:.1f} ms)\n", result.prompt,
+                        result.prompt / result.prompt_seconds, 1e3 * result.prompt_seconds);
+  }
+  const auto traffic = [&result](const PassTime& pass) {
+    return fmt::format("{} read, {:.2f} GB/s, {:.0f}% of the bandwidth",
+                       format_bytes(static_cast<std::uint64_t>(pass.bytes)),
+                       pass.bytes / pass.seconds / 1e9, 100 * share(pass, result.bandwidth));
+  };
+  if (result.decoded > 0) {
+    text += fmt::format("decode at depth {}: {:.1f} t/s ({:.2f} ms a token); {} per token\n",
+                        result.depth, 1 / result.step.seconds, 1e3 * result.step.seconds,
+                        traffic(result.step));
+  }
+  for (const PassTime& pass : result.passes) {
+    text += fmt::format("pass of {} rows: {:.2f} ms, {:.2f} of the first; {}\n", pass.rows,
+                        1e3 * pass.seconds, pass.seconds / result.passes.front().seconds,
+                        traffic(pass));
+  }
+  return text;
+}
+
+Json to_json(const BenchResult& result, Engine& engine, KvCacheType kv) {
+  Json json;
+  json["device"] = json_text(engine.backend().description());
+  json["kv"] = kv_type_name(kv);
+  json["bandwidth"] = result.bandwidth;
+  const auto add_traffic = [&result](Json& entry, const PassTime& pass) {
+    entry["ms"] = 1e3 * pass.seconds;
+    entry["bytes"] = pass.bytes;
+    entry["bytes_per_s"] = pass.bytes / pass.seconds;
+    entry["bandwidth_share"] = share(pass, result.bandwidth);
+  };
+  if (result.prompt > 0) {
+    json["prompt"]["tokens"] = result.prompt;
+    json["prompt"]["tokens_per_s"] = result.prompt / result.prompt_seconds;
+  }
+  json["decode"] = Json::array();
+  if (result.decoded > 0) {
+    Json entry;
+    entry["depth"] = result.depth;
+    entry["tokens"] = result.decoded;
+    entry["tokens_per_s"] = 1 / result.step.seconds;
+    add_traffic(entry, result.step);
+    json["decode"].push_back(std::move(entry));
+  }
+  json["passes"] = Json::array();
+  for (const PassTime& pass : result.passes) {
+    Json entry;
+    entry["rows"] = pass.rows;
+    add_traffic(entry, pass);
+    json["passes"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+Status read_rows(std::string_view text, std::vector<std::int32_t>* rows) {
+  SLUICE_ASSIGN_OR_RETURN(*rows, parse_id_list(text));
+  for (const std::int32_t count : *rows) {
+    if (count < 1 || count > kMostRows) {
+      return make_error(ErrorCode::kUsage, "a pass of {} rows; 1 to {} are possible", count,
+                        kMostRows);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status bench_command(std::span<const std::string> args, Console& console) {
+  BenchOptions options;
+  Flags flags(
+      "bench", "bench [-m MODEL] [-p N] [-n N] [-d N] [-b N,N,...] [FLAGS]",
+      "Measures passes on random tokens: medians, bytes read, and the share of the measured "
+      "memory bandwidth.");
+  options.model.declare_model(flags);
+  flags.integer("-p,--prompt", "N", "tokens of a prompt; 0: none (512)", 0, kMostTokens,
+                &options.prompt);
+  flags.integer("-n,--predict", "N", "decode steps, one token each; 0: none (128)", 0, kMostTokens,
+                &options.decode);
+  flags.integer("-d,--depth", "N", "tokens in the cache before decoding and passes (0)", 0,
+                kMostTokens, &options.depth);
+  flags.value("-b,--rows", "N,N,...", "passes of so many rows with logits (1,2,4,8,16)",
+              [&options](std::string_view text) { return read_rows(text, &options.rows); });
+  flags.integer("-r,--repetitions", "N", "runs of which the median is taken (3)", 1, 1000,
+                &options.repetitions);
+  flags.toggle("--json", "print one JSON object", &options.json);
+  options.model.declare_machine(flags);
+  flags.section("Rarely used", true);
+  options.model.declare_rare(flags);
+  SLUICE_ASSIGN_OR_RETURN(const Flags::Outcome outcome, flags.parse(args));
+  if (!outcome.help.empty()) return console.print(outcome.help);
+  if (!options.prompt) options.prompt = 512;
+  if (!options.decode) options.decode = 128;
+  if (!options.depth) options.depth = 0;
+  if (!options.repetitions) options.repetitions = 3;
+
+  SLUICE_ASSIGN_OR_RETURN(const std::string path, options.model.path(console));
+  Progress progress(console);
+  const std::int64_t most_rows = *std::max_element(options.rows.begin(), options.rows.end());
+  options.model.context = std::max(
+      {*options.prompt, *options.depth + std::max(*options.decode, most_rows), std::int64_t{16}});
+  EngineOptions engine_options = options.model.engine_options(console, progress);
+  engine_options.max_logits = static_cast<std::uint32_t>(most_rows);
+  engine_options.prefill_chunk = std::max(engine_options.prefill_chunk, engine_options.max_logits);
+  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                          load_engine(path, engine_options, console, progress));
+  SLUICE_ASSIGN_OR_RETURN(const BenchResult result, measure(*engine, options, console));
+  if (options.json) return console.print(json_line(to_json(result, *engine, options.model.kv)));
+  return console.print(describe(result, *engine, options.model.kv));
+}
+
+}  // namespace sluice::cli

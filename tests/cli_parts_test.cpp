@@ -1,0 +1,266 @@
+// The parts of the command line that need no process: numbers, suggestions, flags, saved
+// predictions.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "src/cli/flags.h"
+#include "src/cli/input.h"
+#include "src/cli/numbers.h"
+#include "src/cli/reference_file.h"
+#include "src/cli/sampling_flags.h"
+#include "src/cli/suggest.h"
+#include "tests/temporary_folder.h"
+
+namespace sluice::cli {
+namespace {
+
+TEST_CASE("numbers are read whole, decimal, and with a point") {
+  CHECK(parse_integer("-12") == -12);
+  CHECK(parse_integer("010") == 10);
+  CHECK(parse_unsigned("18446744073709551615") == std::numeric_limits<std::uint64_t>::max());
+  CHECK(parse_real("0.7") == 0.7);
+  CHECK(parse_real("1e-3") == 1e-3);
+  for (const char* bad : {"", " 1", "1 ", "0x10", "1_0", "+1", "9223372036854775808", "1.0", "a"}) {
+    CHECK_MESSAGE(!parse_integer(bad), bad);
+  }
+  for (const char* bad : {"", "0,7", "nan", "inf", "-inf", "1e999", "0.7 ", "0x1p3", "."}) {
+    CHECK_MESSAGE(!parse_real(bad), bad);
+  }
+  CHECK(!parse_unsigned("-1"));
+}
+
+TEST_CASE("lists of ids") {
+  const auto ids = parse_id_list("1,20,3");
+  REQUIRE(ids.ok());
+  CHECK(*ids == std::vector<std::int32_t>{1, 20, 3});
+  CHECK(parse_id_list("2147483647").ok());
+  for (const char* bad : {"", ",", "1,", ",1", "1,,2", "1 2", "-1", "2147483648", "x"}) {
+    const auto refused = parse_id_list(bad);
+    CHECK_MESSAGE(!refused.ok(), bad);
+    if (!refused.ok()) CHECK(refused.error().code == ErrorCode::kUsage);
+  }
+}
+
+TEST_CASE("sizes and times for people") {
+  CHECK(format_bytes(0) == "0 B");
+  CHECK(format_bytes(1023) == "1023 B");
+  CHECK(format_bytes(1536) == "1.50 KiB");
+  CHECK(format_bytes(std::uint64_t{20} << 30) == "20.0 GiB");
+  CHECK(format_bytes(std::numeric_limits<std::uint64_t>::max()) == "16777216 TiB");
+  CHECK(format_count(999) == "999");
+  CHECK(format_count(1234567) == "1.23 M");
+  CHECK(format_seconds(7.4) == "7s");
+  CHECK(format_seconds(75) == "1m15s");
+  CHECK(format_seconds(3725) == "1h02m");
+}
+
+TEST_CASE("edit distance and what was meant") {
+  CHECK(edit_distance("", "") == 0);
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("top", "otp") == 1);  // a swap
+  const std::vector<std::string> known = {"run", "inspect", "tokenize", "perplexity"};
+  CHECK(nearest("inspct", known) == "inspect");
+  CHECK(nearest("rnu", known) == "run");
+  CHECK(nearest("perp", known) == "perplexity");  // an abbreviation
+  CHECK(nearest("quantize", known) == "");
+  CHECK(nearest("", known) == "");
+  CHECK(nearest(std::string(100000, 'x'), known) == "");
+}
+
+struct Given {
+  std::optional<std::string> text;
+  std::vector<std::string> texts, words;
+  std::optional<std::int64_t> number;
+  bool toggle = false;
+
+  Status parse(std::vector<std::string> args) {
+    Flags flags("test", "test", "Tests.");
+    flags.text("-p,--prompt", "TEXT", "help", &text);
+    flags.texts("--stop", "TEXT", "help", &texts);
+    flags.integer("-n,--predict,--n-predict", "N", "help", -2, 100, &number);
+    flags.toggle("--json", "help", &toggle);
+    flags.positional("WORD", "help", 1, &words);
+    const auto outcome = flags.parse(args);
+    return outcome.ok() ? Status{} : Status{outcome.error()};
+  }
+};
+
+TEST_CASE("flags take values as they are") {
+  Given given;
+  REQUIRE(given.parse({"-p", "-x", "--stop", "[a,b]", "--stop={}", "--json", "-n-1", "-"}).ok());
+  CHECK(given.text == "-x");
+  CHECK(given.texts == std::vector<std::string>{"[a,b]", "{}"});
+  CHECK(given.number == -1);
+  CHECK(given.toggle);
+  CHECK(given.words == std::vector<std::string>{"-"});
+
+  Given values;
+  REQUIRE(values.parse({"--prompt=", "--predict", "5", "--stop", "", "--stop", "--json"}).ok());
+  CHECK(values.text == "");
+  CHECK(values.number == 5);
+  CHECK(values.texts == std::vector<std::string>{"", "--json"});
+  CHECK_FALSE(values.toggle);
+
+  Given escapes;
+  REQUIRE(escapes.parse({"-p", "--", "--", "--json"}).ok());
+  CHECK(escapes.text == "--");
+  CHECK(escapes.words == std::vector<std::string>{"--json"});
+  CHECK_FALSE(escapes.toggle);
+}
+
+TEST_CASE("wrong flags are explained") {
+  const auto message = [](std::vector<std::string> args) {
+    Given given;
+    const Status status = given.parse(std::move(args));
+    if (status.ok()) return std::string("accepted");
+    CHECK(status.error().code == ErrorCode::kUsage);
+    return status.error().message;
+  };
+  const auto contains = [](const std::string& text, const char* part) {
+    CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+  };
+  contains(message({"--promt", "a"}), "did you mean --prompt?");
+  contains(message({"-prompt", "a"}), "unknown flag '-prompt'; did you mean --prompt?");
+  contains(message({"-json"}), "did you mean --json?");
+  contains(message({"-npredict", "1"}), "unknown flag '-npredict'; did you mean --predict?");
+  contains(message({"--p", "a"}), "did you mean -p?");
+  contains(message({"--frobnicate=1"}), "unknown flag '--frobnicate'");
+  contains(message({"-p"}), "-p needs a value");
+  contains(message({"-p", "a", "--prompt", "b"}), "--prompt is given more than once");
+  contains(message({"-n", "101"}), "'101' is not a whole number from -2 to 100");
+  contains(message({"-n", "1e2"}), "'1e2' is not a whole number");
+  contains(message({"--json=yes"}), "takes no value");
+  contains(message({"a", "b"}), "unexpected argument 'b'");
+}
+
+TEST_CASE("logit biases") {
+  const auto bias = parse_logit_bias("15043-0.5");
+  REQUIRE(bias.ok());
+  CHECK(bias->token == 15043);
+  CHECK(bias->bias == -0.5);
+  CHECK(parse_logit_bias("2+1e2")->bias == 100);
+  CHECK(parse_logit_bias("2-inf")->bias == -std::numeric_limits<double>::infinity());
+  for (const char* bad : {"", "5", "+1", "x+1", "-5+1", "5+", "5+x", "5+inf", "5+nan", "5--1",
+                          "99999999999+1", "5+0,5"}) {
+    CHECK_MESSAGE(!parse_logit_bias(bad).ok(), bad);
+  }
+}
+
+TEST_CASE("one final line end is dropped") {
+  const auto dropped = [](std::string text) {
+    drop_final_newline(text);
+    return text;
+  };
+  CHECK(dropped("a\n\n") == "a\n");
+  CHECK(dropped("a\r\n") == "a");
+  CHECK(dropped("a\r") == "a\r");
+  CHECK(dropped("\n") == "");
+  CHECK(dropped("") == "");
+}
+
+std::vector<float> log_softmax(std::vector<double> logits) {
+  double sum = 0;
+  for (const double x : logits) sum += std::exp(x);
+  std::vector<float> out;
+  for (const double x : logits) out.push_back(static_cast<float>(x - std::log(sum)));
+  return out;
+}
+
+TEST_CASE("saved predictions: what is written is compared with") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "reference";
+  const ReferenceHeader header = {5, 4, 1, {4, 3, 2, 1, 0, 1, 2, 3}};  // 2 windows, 2 rows each
+  CHECK(header.rows() == 4);
+  const std::vector<float> p = log_softmax({0.0, 2.0, -1.0, 0.5, -3.0});
+  const std::vector<float> q = log_softmax({0.1, 1.5, -1.0, 1.7, -2.0});
+  {
+    auto writer = ReferenceWriter::create(path, header);
+    REQUIRE(writer.ok());
+    for (int i = 0; i < 4; ++i) REQUIRE(writer->add(p, i).ok());
+    CHECK_FALSE(std::filesystem::exists(path));
+    REQUIRE(writer->commit().ok());
+  }
+  auto same = ReferenceReader::open(path, header);
+  REQUIRE(same.ok());
+  for (int i = 0; i < 4; ++i) REQUIRE(same->compare(p, i).ok());
+  CHECK(same->compare(p, 0).error().code == ErrorCode::kBadInput);  // a row too many
+  CHECK(std::abs(same->comparison().kl.mean()) < 1e-6);
+  CHECK(same->comparison().same_top.mean() == 1);
+  CHECK(same->comparison().delta_nll.mean() == 0);
+
+  auto other = ReferenceReader::open(path, header);
+  REQUIRE(other.ok());
+  double kl = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) kl += std::exp(double{p[i]}) * (p[i] - q[i]);
+  for (int i = 0; i < 4; ++i) REQUIRE(other->compare(q, i).ok());
+  CHECK(other->comparison().kl.mean() == doctest::Approx(kl).epsilon(1e-4));
+  CHECK(other->comparison().same_top.mean() == 0);
+  CHECK(other->comparison().least_mass == doctest::Approx(1));
+
+  const auto refusal = [&](ReferenceHeader changed) {
+    const auto reader = ReferenceReader::open(path, changed);
+    return reader.ok() ? std::string("accepted") : reader.error().message;
+  };
+  ReferenceHeader changed = header;
+  changed.vocabulary = 6;
+  CHECK(refusal(changed).find("vocabulary of 5, this run has 6") != std::string::npos);
+  changed = header;
+  changed.window = 8;
+  CHECK(refusal(changed).find("window") != std::string::npos);
+  changed = header;
+  changed.tokens[6] = 0;
+  CHECK(refusal(changed).find("token 6 is 2, here 0") != std::string::npos);
+}
+
+TEST_CASE("saved predictions of a large vocabulary keep the likely tokens") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "reference";
+  const ReferenceHeader header = {20000, 2, 0, {1, 2}};
+  std::vector<double> logits(20000, 0.0);
+  for (std::size_t i = 0; i < 100; ++i) logits[i * 7] = 18 - 0.01 * static_cast<double>(i);
+  const std::vector<float> p = log_softmax(logits);
+  auto writer = ReferenceWriter::create(path, header);
+  REQUIRE(writer.ok());
+  REQUIRE(writer->add(p, 3).ok());
+  REQUIRE(writer->commit().ok());
+  CHECK(std::filesystem::file_size(path) < 32 + 8 + 8 + 101 * 8);
+  auto reader = ReferenceReader::open(path, header);
+  REQUIRE(reader.ok());
+  logits[0] -= 0.5;
+  REQUIRE(reader->compare(log_softmax(logits), 3).ok());
+  CHECK(reader->comparison().kl.mean() > 1e-4);
+  CHECK(reader->comparison().least_mass >= kReferenceMass);
+}
+
+TEST_CASE("damaged files of predictions are refused") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "reference";
+  const ReferenceHeader header = {3, 2, 0, {1, 2}};
+  const std::vector<float> p = log_softmax({0.0, 1.0, 2.0});
+  auto writer = ReferenceWriter::create(path, header);
+  REQUIRE(writer.ok());
+  REQUIRE(writer->add(p, 0).ok());
+  REQUIRE(writer->commit().ok());
+  const std::string good = test::TemporaryFolder::read(path);
+  for (std::size_t size = 1; size < good.size(); ++size) {  // every cut
+    const std::string cut = folder.file("cut", good.substr(0, size));
+    auto reader = ReferenceReader::open(cut, header);
+    const bool refused = !reader.ok() || !reader->compare(p, 0).ok();
+    CHECK_MESSAGE(refused, size);
+  }
+  for (std::size_t at = 0; at < good.size(); ++at) {  // every byte set to 0xff
+    std::string bytes = good;
+    bytes[at] = '\xff';
+    auto reader = ReferenceReader::open(folder.file("changed", bytes), header);
+    if (reader.ok() && reader->compare(p, 0).ok()) {
+      CHECK_MESSAGE(at >= 32 + 8, at);  // only a probability may differ unnoticed
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cli
