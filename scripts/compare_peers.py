@@ -265,7 +265,7 @@ def sluice_speed(arguments):
     for depth in arguments.depths.split(","):
         command = [arguments.sluice, "bench", "-m", arguments.model, "-t", arguments.threads]
         command += ["-n", arguments.decode, "-d", depth, "--kv", sluice_kv(arguments), "--json"]
-        command += ["-p", arguments.prompt, "-b", arguments.rows] if result is None else ["-p", 0]
+        command += ["-p", arguments.prompt, "-b", arguments.rows] if result is None else ["-p", 0, "-b", 1]
         measured = run_json(command)
         if result is None:
             result = measured
