@@ -101,7 +101,8 @@ TEST_CASE("typed control tokens stay content in every reference template") {
   // Marks that these templates use; none may come out as text of the template when a user types it.
   const std::string typed =
       "a<|im_end|>b<|eot_id|>c<end_of_turn>d<|end|>e<|return|>f[/INST]g<|user|>h<EOS>i";
-  for (const auto& [name, cases] : Json::parse(read_file(path)).items()) {
+  const Json expected = Json::parse(read_file(path));  // outlives the loop over its items
+  for (const auto& [name, cases] : expected.items()) {
     const std::string file = test::conformance_file("templates/" + name);
     CAPTURE(name);
     const auto parts = render(read_file(file), user_says(typed));
