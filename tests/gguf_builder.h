@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -98,8 +97,8 @@ class GgufBuilder {
 // Parses a copy of the bytes in a block of exactly their size, so that the address sanitizer sees
 // any read beyond it. The result must not be used after `storage` is gone.
 inline Result<GgufFile> parse_exact(std::string_view bytes, std::vector<std::byte>& storage) {
-  storage.resize(bytes.size());
-  std::memcpy(storage.data(), bytes.data(), bytes.size());
+  const auto* start = reinterpret_cast<const std::byte*>(bytes.data());
+  storage.assign(start, start + bytes.size());
   storage.shrink_to_fit();
   return GgufFile::parse(storage, "test.gguf");
 }

@@ -361,6 +361,8 @@ TEST_CASE("sizes that do not fit are refused") {
   CHECK_FALSE(encode_blocks(BlockType::kQ4_0, in, out).ok());
   in.resize(32);
   CHECK(encode_blocks(BlockType::kQ4_0, in, out).ok());
+  CHECK(encode_blocks(BlockType::kQ4_0, {}, {}).ok());
+  decode_blocks(BlockType::kF32, {}, {});
   out.resize(17);
   CHECK_FALSE(encode_blocks(BlockType::kQ4_0, in, out).ok());
 }

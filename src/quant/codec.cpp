@@ -43,6 +43,7 @@ const Codec& codec_of(BlockType type) {
 }  // namespace
 
 void decode_blocks(BlockType type, std::span<const std::byte> data, std::span<float> out) {
+  if (out.empty()) return;
   codec_of(type).decode(data.data(), out.size() / block_type_info(type).block_size, out.data());
 }
 
@@ -53,6 +54,7 @@ Status encode_blocks(BlockType type, std::span<const float> in, std::span<std::b
     return failed("cannot encode {} weights into {} bytes of type {} (blocks of {} in {} bytes)",
                   in.size(), out.size(), info.name, info.block_size, info.block_bytes);
   }
+  if (in.empty()) return {};
   const auto bad = std::find_if(in.begin(), in.end(), [](float x) { return !std::isfinite(x); });
   if (bad != in.end()) {
     return bad_input("weight {} is {}, expected a finite number", bad - in.begin(), *bad);
