@@ -61,7 +61,7 @@ TEXT
   (`stop`, `length`, `context`, `interrupted`), `stop` (the stop text that ended it, or null), `seed`, `timings` with `load_ms`,
   `ttft_ms` (to the first token), `tpot_ms` (per further token), `tokens_per_s`, `bytes_per_token`, `bandwidth_share` (of the
   measured read bandwidth; null where a figure is unknown), and with `--logprobs` for each token `token`, `logprob` and
-  `top`, natural logarithms under the model's raw logits. An interrupted run prints it too.
+  `top`, natural logarithms under the model's raw logits. An interrupted run prints it too, unless the model was still loading.
 
 ## What the others print
 

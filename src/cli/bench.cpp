@@ -129,7 +129,7 @@ Result<BenchResult> measure(Engine& engine, const BenchOptions& options, Console
   result.depth = static_cast<std::uint32_t>(*options.depth);
   result.decoded = static_cast<std::uint32_t>(*options.decode);
   const int repetitions = static_cast<int>(*options.repetitions);
-  result.bandwidth = measure_read_bandwidth(options.model.threads());
+  result.bandwidth = measure_read_bandwidth(options.model.threads(), console.cancel());
 
   Bench bench(engine, console.cancel());
   SLUICE_ASSIGN_OR_RETURN([[maybe_unused]] const double warm, bench.prompt(2));

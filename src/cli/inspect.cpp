@@ -8,6 +8,7 @@
 #include "src/cli/flags.h"
 #include "src/cli/inspect_fit.h"
 #include "src/cli/inspect_json.h"
+#include "src/cli/interrupt.h"
 #include "src/cli/numbers.h"
 #include "src/gguf/describe.h"
 #include "src/gguf/gguf.h"
@@ -202,13 +203,14 @@ Status inspect_command(std::span<const std::string> args, Console& console) {
     return make_error(ErrorCode::kUsage, "-c belongs to --fit");
   }
 
+  const ExitOnInterrupt nothing_to_lose;
   SLUICE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(options.model[0]));
   const Result<Model> model = load_model(file, 0);
   const Result<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::load(file);
   std::optional<Fit> fit;
   if (options.fit) {
     if (!model.ok()) return model.error();
-    fit = compute_fit(*model, options.contexts);
+    fit = compute_fit(*model, options.contexts, console.cancel());
   }
 
   if (options.json) return console.print(inspect_json(file, model, tokenizer, fit));

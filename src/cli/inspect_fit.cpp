@@ -72,10 +72,11 @@ std::uint64_t kv_bytes_at_depth(const ModelSpec& spec, KvCacheType type, std::ui
   return seen * (cpu::kv_bytes_per_token(spec, type) / std::max(spec.layers, 1u));
 }
 
-Fit compute_fit(const Model& model, std::span<const std::int64_t> contexts) {
+Fit compute_fit(const Model& model, std::span<const std::int64_t> contexts,
+                const std::atomic<bool>& cancel) {
   Fit fit;
   fit.threads = cpu::default_threads();
-  fit.bandwidth = measure_read_bandwidth(fit.threads);
+  fit.bandwidth = measure_read_bandwidth(fit.threads, cancel);
   fit.weight_bytes = active_weight_bytes(model);
   fit.trained_context = model.spec.context;
   fit.available = plan(model, KvCacheType::kInt8, 1).available;

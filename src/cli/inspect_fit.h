@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -43,7 +44,8 @@ std::uint64_t active_weight_bytes(const Model& model);
 std::uint64_t kv_bytes_at_depth(const ModelSpec& spec, KvCacheType type, std::uint32_t depth);
 
 // Measures the bandwidth and plans `contexts` (empty: powers of two from 2048 to the trained one).
-Fit compute_fit(const Model& model, std::span<const std::int64_t> contexts);
+Fit compute_fit(const Model& model, std::span<const std::int64_t> contexts,
+                const std::atomic<bool>& cancel);
 
 std::string describe_fit(const Fit& fit);
 Json fit_to_json(const Fit& fit);

@@ -13,6 +13,7 @@ namespace {
 
 std::atomic<bool> interrupted = false;
 std::atomic<bool> progress_shown = false;
+std::atomic<int> exit_at_once = 0;
 std::atomic<std::int64_t> first_ms = 0;
 static_assert(std::atomic<bool>::is_always_lock_free &&
               std::atomic<std::int64_t>::is_always_lock_free);  // usable in a signal handler
@@ -23,18 +24,23 @@ std::int64_t now_ms() {
   return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
 }
 
+[[noreturn]] void end_process() {
+  constexpr std::string_view kWipe = "\r\x1b[K";
+  if (progress_shown) {
+    [[maybe_unused]] const auto n = write(STDERR_FILENO, kWipe.data(), kWipe.size());
+  }
+  _exit(130);
+}
+
 void on_signal(int) {
   const int saved_errno = errno;
+  if (exit_at_once > 0) end_process();
   const std::int64_t now = now_ms();
   std::int64_t first = 0;
   if (first_ms.compare_exchange_strong(first, now)) {
     interrupted = true;
   } else if (now - first > 100) {
-    constexpr std::string_view kWipe = "\r\x1b[K";
-    if (progress_shown) {
-      [[maybe_unused]] const auto n = write(STDERR_FILENO, kWipe.data(), kWipe.size());
-    }
-    _exit(130);
+    end_process();
   }
   errno = saved_errno;
 }
@@ -56,6 +62,12 @@ const std::atomic<bool>& install_interrupt_handler() {
   sigaction(SIGPIPE, &ignore, nullptr);
   return interrupted;
 }
+
+ExitOnInterrupt::ExitOnInterrupt() {
+  ++exit_at_once;
+  if (interrupted) end_process();  // the signal came a moment ago
+}
+ExitOnInterrupt::~ExitOnInterrupt() { --exit_at_once; }
 
 void set_progress_shown(bool shown) { progress_shown = shown; }
 

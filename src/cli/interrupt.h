@@ -11,7 +11,18 @@ namespace sluice::cli {
 // is ignored, so that writing to a closed pipe is an error that can be reported.
 const std::atomic<bool>& install_interrupt_handler();
 
-// Says whether a progress line is on the terminal, which a second Ctrl-C must wipe out.
+// While one lives, the first signal ends the process at once too: for work that can't be cut short
+// and whose loss costs nothing (nothing printed yet, no file begun).
+class ExitOnInterrupt {
+ public:
+  ExitOnInterrupt();
+  ~ExitOnInterrupt();
+  ExitOnInterrupt(const ExitOnInterrupt&) = delete;
+  ExitOnInterrupt& operator=(const ExitOnInterrupt&) = delete;
+};
+
+// Says whether a progress line is on the terminal, which is wiped out when a signal ends the
+// process.
 void set_progress_shown(bool shown);
 
 }  // namespace sluice::cli

@@ -1,9 +1,12 @@
 #include "src/cli/load_engine.h"
 
+#include "src/cli/interrupt.h"
+
 namespace sluice::cli {
 
 Result<std::unique_ptr<Engine>> load_engine(const std::string& path, const EngineOptions& options,
                                             Console& console, Progress& progress) {
+  const ExitOnInterrupt nothing_to_lose;
   progress.begin("loading");
   Result<std::unique_ptr<Engine>> engine = Engine::load(path, options);
   progress.clear();

@@ -54,7 +54,7 @@ std::uint64_t sum_words(const std::byte* begin, const std::byte* end) {
 // Threads that read a part each at the same time.
 class Readers {
  public:
-  explicit Readers(std::byte* memory) : memory_(memory) {}
+  Readers(std::byte* memory, const std::atomic<bool>& cancel) : memory_(memory), cancel_(cancel) {}
 
   // Bytes per second of the best pass.
   double run(unsigned threads) {
@@ -70,7 +70,7 @@ class Readers {
     ready_ = true;
     ready_.notify_all();
     work(0);
-    return best_;
+    return cancel_ ? 0 : best_;
   }
 
  private:
@@ -79,7 +79,7 @@ class Readers {
     std::byte* begin = memory_ + kBytes / kLine * part / parts_ * kLine;
     std::byte* end = memory_ + kBytes / kLine * (part + 1) / parts_ * kLine;
     // Pages that were never written would all be one page of zeros.
-    for (std::byte* page = begin; page < end; page += 4096) *page = std::byte{1};
+    for (std::byte* page = begin; page < end && !cancel_; page += 4096) *page = std::byte{1};
     const Clock::time_point began = Clock::now();
     for (int pass = 0; pass < kPasses; ++pass) {
       flush(begin, end);
@@ -89,7 +89,7 @@ class Readers {
       barrier_->arrive_and_wait();
       if (part == 0) {
         best_ = std::max(best_, static_cast<double>(kBytes) / seconds_since(start));
-        enough_ = pass >= 1 && seconds_since(began) > kSeconds;
+        enough_ = cancel_ || (pass >= 1 && seconds_since(began) > kSeconds);
       }
       barrier_->arrive_and_wait();
       if (enough_) break;
@@ -97,6 +97,7 @@ class Readers {
   }
 
   std::byte* memory_;
+  const std::atomic<bool>& cancel_;
   unsigned parts_ = 1;
   std::optional<std::barrier<>> barrier_;
   std::atomic<bool> ready_ = false;
@@ -107,11 +108,12 @@ class Readers {
 
 }  // namespace
 
-double measure_read_bandwidth(unsigned threads) {
+double measure_read_bandwidth(unsigned threads, const std::atomic<bool>& cancel) {
   void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 0;
   madvise(memory, kBytes, MADV_HUGEPAGE);  // a wish; fewer faults and address translations
-  const double best = Readers(static_cast<std::byte*>(memory)).run(std::clamp(threads, 1u, 256u));
+  const double best =
+      Readers(static_cast<std::byte*>(memory), cancel).run(std::clamp(threads, 1u, 256u));
   munmap(memory, kBytes);
   return best;
 }

@@ -7,6 +7,7 @@
 #include "src/cli/command.h"
 #include "src/cli/flags.h"
 #include "src/cli/input.h"
+#include "src/cli/interrupt.h"
 #include "src/cli/json.h"
 #include "src/cli/load_engine.h"
 #include "src/cli/model_flags.h"
@@ -31,6 +32,18 @@ void show_progress(Progress& progress, std::uint64_t done, std::uint64_t total, 
   if (!progress.due()) return;
   progress.update(static_cast<double>(done) / static_cast<double>(total),
                   fmt::format("{} of {} tokens, perplexity {:.4f}", done, total, running));
+}
+
+// Specials as the model wants them, control tokens in the text as plain text.
+Result<std::vector<std::int32_t>> encode(const Engine& engine, std::string_view text,
+                                         std::optional<std::int64_t> first_tokens) {
+  const ExitOnInterrupt nothing_to_lose;
+  SLUICE_ASSIGN_OR_RETURN(std::vector<std::int32_t> tokens,
+                          engine.tokenizer().encode(text, {true, false}));
+  if (first_tokens && static_cast<std::uint64_t>(*first_tokens) < tokens.size()) {
+    tokens.resize(static_cast<std::size_t>(*first_tokens));
+  }
+  return tokens;
 }
 
 Json score_to_json(const Score& score, std::uint32_t window, std::size_t text_tokens,
@@ -111,12 +124,8 @@ Status perplexity_command(std::span<const std::string> args, Console& console) {
   engine_options.max_logits = 64;  // rows of a pass; more would take memory without being faster
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                           load_engine(path, engine_options, console, progress));
-  // Specials as the model wants them, control tokens in the text as plain text.
-  SLUICE_ASSIGN_OR_RETURN(std::vector<std::int32_t> tokens,
-                          engine->tokenizer().encode(text, {true, false}));
-  if (options.first_tokens && static_cast<std::uint64_t>(*options.first_tokens) < tokens.size()) {
-    tokens.resize(static_cast<std::size_t>(*options.first_tokens));
-  }
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<std::int32_t> tokens,
+                          encode(*engine, text, options.first_tokens));
 
   ScoreOptions score_options;
   score_options.window = engine->context();
@@ -138,15 +147,16 @@ Status perplexity_command(std::span<const std::string> args, Console& console) {
   std::error_code ignored;
   if (options.reference && std::filesystem::exists(*options.reference, ignored)) {
     SLUICE_ASSIGN_OR_RETURN(reader, ReferenceReader::open(*options.reference, header));
-    score_options.on_row = [&reader](std::span<const float> logprobs, std::int32_t next) {
-      return reader->compare(logprobs, next);
-    };
   } else if (options.reference) {
     SLUICE_ASSIGN_OR_RETURN(writer, ReferenceWriter::create(*options.reference, header));
-    score_options.on_row = [&writer](std::span<const float> logprobs, std::int32_t next) {
-      return writer->add(logprobs, next);
-    };
   }
+  score_options.on_row = [&](std::span<const float> logprobs, std::int32_t next) -> Status {
+    // With a large vocabulary the rows of a pass take longer than the pass.
+    if (console.cancel()) return make_error(ErrorCode::kInterrupted, "interrupted");
+    if (reader) return reader->compare(logprobs, next);
+    if (writer) return writer->add(logprobs, next);
+    return {};
+  };
 
   progress.begin("scoring");
   const Result<Score> scored = score(*engine, tokens, score_options);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "src/cli/input.h"
+#include "src/cli/interrupt.h"
 #include "src/cli/numbers.h"
 #include "src/text/chat_template.h"
 
@@ -61,6 +62,7 @@ Status PromptFlags::read(Console& console) {
 
 Result<PromptFlags::Prompt> PromptFlags::encode(const Engine& engine, Console& console) const {
   if (!ids_.empty()) return Prompt{ids_, Form::kIds};
+  const ExitOnInterrupt nothing_to_lose;
   const Tokenizer& tokenizer = engine.tokenizer();
   Prompt prompt;
   const GgufValue* chat = raw_ ? nullptr : engine.file().find("tokenizer.chat_template");

@@ -172,17 +172,16 @@ Status run_command(std::span<const std::string> args, Console& console) {
   } else {
     return generated.error();
   }
-  const bool interrupted = result.finish == FinishReason::kInterrupted;
   double bandwidth = 0;
-  if (!interrupted && (options.json || options.stats)) {
-    bandwidth = measure_read_bandwidth(options.model.threads());
+  if (result.finish != FinishReason::kInterrupted && (options.json || options.stats)) {
+    bandwidth = measure_read_bandwidth(options.model.threads(), console.cancel());
   }
   const RunReport report = {
       *engine, sampling, prompt, result, options.model.kv, bandwidth, options.logprobs.has_value()};
   if (options.json) SLUICE_RETURN_IF_ERROR(console.print(run_json(report)));
   say_finish(result, request, *engine, console);
   if (options.stats) console.note(run_stats(report));
-  if (interrupted) return make_error(ErrorCode::kInterrupted, "interrupted");
+  if (console.cancel()) return make_error(ErrorCode::kInterrupted, "interrupted");
   return {};
 }
 

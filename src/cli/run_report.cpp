@@ -51,6 +51,26 @@ std::string row(std::string_view name, std::string_view value) {
   return fmt::format("  {:<12}{}\n", name, value);
 }
 
+// A line for each place that settings come from.
+std::string describe_sampling(const ResolvedSampling& sampling) {
+  std::string text = row("sampling", fmt::format("seed {} ({})", sampling.params.seed,
+                                                 setting_source_name(sampling.seed_source)));
+  for (const SettingSource source :
+       {SettingSource::kFlag, SettingSource::kFile, SettingSource::kBuiltIn}) {
+    std::string line;
+    for (const SettingRecord& setting : sampling.settings) {
+      if (setting.source != source) continue;
+      // Files hold 32-bit floats; six digits show what was meant.
+      const bool whole = setting.value == std::floor(setting.value);
+      line += fmt::format(
+          "{} {} {}", line.empty() ? "" : ",", setting.name,
+          whole ? fmt::format("{:.0f}", setting.value) : fmt::format("{:.6g}", setting.value));
+    }
+    if (!line.empty()) text += row("", fmt::format("{}:{}", setting_source_name(source), line));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string run_json(const RunReport& report) {
@@ -108,8 +128,7 @@ std::string run_stats(const RunReport& report) {
                            100 * bandwidth_share(report), report.bandwidth / 1e9);
   }
   text += row("traffic", traffic);
-  text += row("sampling", report.sampling.describe());
-  return text;
+  return text + describe_sampling(report.sampling);
 }
 
 }  // namespace sluice::cli

@@ -6,6 +6,7 @@
 #include "src/cli/command.h"
 #include "src/cli/flags.h"
 #include "src/cli/input.h"
+#include "src/cli/interrupt.h"
 #include "src/cli/json.h"
 #include "src/cli/model_flags.h"
 #include "src/gguf/describe.h"
@@ -74,6 +75,7 @@ Status tokenize_command(std::span<const std::string> args, Console& console) {
     if (isatty(STDIN_FILENO)) console.info("type the text; Ctrl-D on a line of its own ends it");
     SLUICE_ASSIGN_OR_RETURN(text, read_stdin(console.cancel()));
   }
+  const ExitOnInterrupt nothing_to_lose;
   SLUICE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(path));
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, Tokenizer::load(file));
   for (const std::string& line : tokenizer->warnings()) console.warning(line);
