@@ -143,8 +143,8 @@ def write_gguf(path, metadata, tensors=()):
     path.write_bytes(out)
 
 
-def with_metadata(source, target, extra):
-    """A copy of a GGUF file (version 3, alignment 32) with more metadata."""
+def with_metadata(source, target, extra, without=()):
+    """A copy of a GGUF file (version 3, alignment 32) with other metadata."""
     data = source.read_bytes()
     sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
     version, tensors, count = struct.unpack_from("<IQQ", data, 4)
@@ -171,7 +171,7 @@ def with_metadata(source, target, extra):
         at = skip_string(at)
         key = data[start + 8 : at].decode()
         at = skip_value(struct.unpack_from("<I", data, at)[0], at + 4)
-        if key not in extra:
+        if key not in extra and key not in without:
             pairs.append(data[start:at])
     infos = at
     for _ in range(tensors):
@@ -485,6 +485,15 @@ CHATML = (
 
 
 class Templates(WithModel):
+    def setUp(self):
+        super().setUp()
+        about = json.loads(sluice("inspect", STORIES, "--json").stdout)
+        tokens = about["metadata"]["tokenizer.ggml.tokens"]
+        self.adds_bos = about["tokenizer"]["add_bos"]
+        self.bos, self.eos = tokens[about["tokenizer"]["bos"]], tokens[about["tokenizer"]["eos"]]
+        self.plain = self.folder / "plain.gguf"
+        with_metadata(STORIES, self.plain, {}, ["tokenizer.chat_template"])
+
     def model(self, template, **extra):
         path = self.folder / "model.gguf"
         with_metadata(STORIES, path, {"tokenizer.chat_template": template, **extra})
@@ -500,9 +509,9 @@ class Templates(WithModel):
 
     def test_template_is_used(self):
         model = self.model(CHATML)
-        expected = self.ids("[system] be kind\n[user] hello\n[assistant]", "--bos")
+        expected = self.ids("[system] be kind\n[user] hello\n[assistant]")
         count, warnings = self.prompt_tokens(model, "-p", "hello", "--system", "be kind")
-        self.assertEqual(count, len(expected))  # one BOS, that of the template
+        self.assertEqual(count, 1 + len(expected))  # one BOS, that of the template
         self.assertEqual(warnings.count(b"warning"), 0, warnings)
         stats = sluice("run", "-m", model, "-p", "hello", "-n", "1", "--stats").stderr
         self.assertIn(b"chat template", stats)
@@ -523,16 +532,16 @@ class Templates(WithModel):
             self.assertIn(b"--raw", done.stderr)
 
     def test_typed_control_tokens_are_text(self):
-        typed = "</s><s>"
+        typed = self.eos + self.bos
         self.assertLess(len(self.ids(typed, "--special")), len(self.ids(typed)))
-        model = self.model(CHATML)
-        count, _ = self.prompt_tokens(model, "-p", typed)
-        self.assertEqual(count, len(self.ids(f"[user] {typed}\n[assistant]", "--bos")))
+        count, _ = self.prompt_tokens(self.model(CHATML), "-p", typed)
+        self.assertEqual(count, 1 + len(self.ids(f"[user] {typed}\n[assistant]")))
         # In a raw prompt they count, and two BOS bring a warning.
-        raw, warnings = self.prompt_tokens(STORIES, "-p", "<s>hello", "--raw")
-        self.assertEqual(raw, len(self.ids("<s>hello", "--bos", "--special")))
-        self.assertIn(b"BOS twice", warnings)
-        plain, warnings = self.prompt_tokens(STORIES, "-p", "<s>hello")
+        raw, warnings = self.prompt_tokens(self.plain, "-p", self.bos + "hello", "--raw")
+        self.assertEqual(raw, len(self.ids(self.bos + "hello", "--bos", "--special")))
+        self.assertEqual(b"BOS twice" in warnings, self.adds_bos)
+        plain, warnings = self.prompt_tokens(self.plain, "-p", self.bos + "hello")
+        self.assertEqual(plain, len(self.ids(self.bos + "hello", "--bos")))
         self.assertGreater(plain, raw)
         self.assertNotIn(b"BOS twice", warnings)
 
@@ -541,7 +550,7 @@ class Templates(WithModel):
         self.assertIn(b"chat template begins the prompt with BOS twice", warnings)
 
     def test_system_needs_a_template(self):
-        done = run_model("-p", "hello", "--system", "be kind")
+        done = sluice("run", "-m", self.plain, "-p", "hello", "--system", "be kind")
         self.check_code(done, 2)
         self.assertIn(b"--system needs a chat template", done.stderr)
 
@@ -549,8 +558,8 @@ class Templates(WithModel):
         model = self.model(CHATML, **{"general.sampling.temp": 0.25, "general.sampling.top_k": 17})
         stats = sluice("run", "-m", model, "-p", "hi", "-n", "1", "--top-k", "5", "--stats").stderr
         self.assertRegex(stats, rb"flag: top-k 5\n")
-        self.assertRegex(stats, rb"file: temp 0.25\n")
-        self.assertRegex(stats, rb"built in: .*top-p 0.95,")
+        self.assertRegex(stats, rb"file: .*temp 0.25\n")
+        self.assertRegex(stats, rb"built in: .*min-p 0.05,")
 
 
 class OnATerminal(WithModel):
