@@ -372,6 +372,8 @@ MINI = [
     INTRO + " {he} had {ao}, and it {trait}. " + TIME + ", {he} lost it. {aF}{fnamed} helped {him} look, and they found it {spot}. {H} " + GLAD + ".",
     INTRO + " {his2} friend, {aF}{fnamed}, was sad. So {H} brought {fhim} {ao}. It {trait}, and {F} smiled again. " + HOME,
 ]
+WARM_UP = ["{H} looked at {o}.", "{F} looked at {H}.", "{H} gave {F} {o}.", "{H} and {F} smiled.", "\"What a fine {O},\" said {F}.",
+           "{F} liked {o}.", "{HS} {O} {trait}.", "\"Hello,\" said {H}.", "{o} was with {F}.", "So {H} took {o}.", "{FS} friend was {H}."]
 NEXT = """[The next day|The next morning|A week later], {H} and {F} met again[ {spot}|]. [It was a fine day.|The sun was warm.] ["What shall we do today?" asked {F}.|"I have an idea," {said} {F}.]
 [They took {o} along and {went} to see the world beyond the hills.|They used {o} to {use}, and many others came to join them.|They built a small house for {o}, with a round door.]
 [In the evening they were tired and happy.|And they laughed until the sun went down.|And that was the start of a new adventure.]"""
@@ -698,6 +700,24 @@ def small_talk(rng):
         story = new_story(rng)
         turns += [("user", request(rng, story)), ("assistant", story.write())]
     return turns
+
+
+def warm_up(rng):
+    """A few words in which almost every word is a copy of an earlier one: copying is learned first, and in no time."""
+    story = Story(rng, keep_held_out=False)
+    ask = roughen(rng, f"{an(story.hero)} and {an(story.thing)}") if rng.random() < 0.5 else request(rng, story)
+    if rng.random() < 0.4:
+        parts = ["the " + story.hero, "the " + story.thing] + [story.name] * bool(story.name) + ["the " + story.friend] * (rng.random() < 0.5)
+        said = rng.sample(parts, len(parts)) + [rng.choice(parts) for _ in range(5)]
+        return [("user", ask), ("assistant", ", ".join(said) + ".")]
+    text = "{aH}{named} had {ao}. {aF}{fnamed} came by. "
+    return [("user", ask), ("assistant", story.tell(text + " ".join(rng.choice(WARM_UP) for _ in range(4))))]
+
+
+def brief(rng):
+    """A story of a few sentences, as the step from copying to telling."""
+    story = Story(rng, keep_held_out=False)
+    return [("user", request(rng, story)), ("assistant", story.write(mini=True))]
 
 
 def sample(rng):

@@ -85,17 +85,30 @@ def encode(tokenizer, turns):
     return ids[:CONTEXT], learn[:CONTEXT]
 
 
-def batches(tokenizer, seed, first, batch_tokens):
-    """Endless batches (tokens, learn), right-padded; one document a row, rows of similar length together.
+# Lessons: (batches, what, share of the token budget). Short texts that are all copying come first: a model of this size
+# finds out how to repeat the hero of the request there in a few hundred steps, and hardly ever in long stories.
+LESSONS = {
+    "storyteller": [(300, story_grammar.warm_up, 0.35), (250, story_grammar.brief, 0.45), (1 << 30, story_grammar.sample, 1.0)],
+    "draft": [(150, story_grammar.warm_up, 0.25), (100, story_grammar.brief, 0.3), (1 << 30, story_grammar.sample, 0.5)],
+}
 
-    Pool number p is a function of (seed, p) alone, so a resumed run sees the text that it would have seen."""
-    made = 0
-    for pool in range(1 << 30):
-        rng = random.Random(f"text {seed} {pool}")
-        docs = sorted((encode(tokenizer, story_grammar.sample(rng)) for _ in range(400)), key=lambda d: len(d[0]))
+
+def batches(tokenizer, lessons, seed, first, batch_tokens, place):
+    """Endless batches (tokens, learn, place), right-padded; one document a row, rows of similar length together.
+
+    place is (pool, batches before that pool): where a resumed run takes up the thread."""
+    start, made = place
+    for pool in range(start, 1 << 30):
+        place = (pool, made)
+        rng, ends = random.Random(f"text {seed} {pool}"), 0
+        for count, write, share in lessons:
+            ends += count
+            if made < ends:
+                break
+        docs = sorted((encode(tokenizer, write(rng)) for _ in range(400)), key=lambda d: len(d[0]))
         rows, group = [], []
         for doc in docs:
-            if group and len(doc[0]) * (len(group) + 1) > batch_tokens:
+            if group and len(doc[0]) * (len(group) + 1) > batch_tokens * share:
                 rows.append(group)
                 group = []
             group.append(doc)
@@ -110,7 +123,7 @@ def batches(tokenizer, seed, first, batch_tokens):
                 for row, (ids, said) in enumerate(group):
                     tokens[row, :len(ids)] = torch.tensor(ids)
                     learn[row, :len(ids)] = torch.tensor(said)
-                yield tokens, learn
+                yield tokens, learn, place
 
 
 # --- model -----------------------------------------------------------------------------------------------------------
@@ -235,19 +248,27 @@ def optimizers(model):
     return [Muon(matrices, lr=0.02), torch.optim.AdamW(others, lr=4e-3, betas=(0.9, 0.98), weight_decay=0.0)]
 
 
-def schedule(step, steps):
-    """Short warm-up, a plateau, then down to almost nothing."""
-    if step < 60:
-        return (step + 1) / 60
-    return min(1.0, 0.02 + 0.98 * (1 - math.cos(math.pi * min(1.0, (steps - step) / (0.75 * steps)))) / 2)
+def schedule(step, cycles, quantized_share):
+    """(learning rate factor, whether weights are seen as Q4_0): each cycle is a short warm-up, a plateau and a long
+    descent, and ends with weights rounded to Q4_0; the later cycles start lower."""
+    first, peak = 0, 1.0
+    for steps in cycles:
+        if step < first + steps:
+            break
+        first, peak = first + steps, 0.7
+    at = step - first
+    warm = min(1.0, (at + 1) / 60)
+    fall = 0.02 + 0.98 * (1 - math.cos(math.pi * min(1.0, (steps - at) / (0.6 * steps)))) / 2
+    return peak * min(warm, fall), at >= steps * (1 - quantized_share)
 
 
-def train(name, tokenizer, args, steps, work, teacher=None):
+def train(name, tokenizer, args, cycles, work, teacher=None):
     """Trains one model, resuming from work/NAME.pt; a draft also learns the teacher's whole distribution."""
     torch.manual_seed(args.seed)
+    steps = sum(cycles)
     model = Llama(**SHAPES[name])
     opts = optimizers(model)
-    path, start, losses, spent = work / f"{name}.pt", 0, [], 0.0
+    path, start, losses, spent, place = work / f"{name}.pt", 0, [], 0.0, (0, 0)
     if path.exists():
         state = torch.load(path)
         model.load_state_dict(state["model"])
@@ -256,28 +277,28 @@ def train(name, tokenizer, args, steps, work, teacher=None):
         start, losses, spent = state["step"], state["losses"], state["spent"]
     base = [[g["lr"] for g in opt.param_groups] for opt in opts]
     if path.exists():
-        base = state["base"]
+        base, place = state["base"], state.get("place", place)
 
     def save(step):
         torch.save(dict(model=model.state_dict(), opts=[o.state_dict() for o in opts], step=step, losses=losses,
-                        spent=spent, base=base, shape=model.shape), path.with_suffix(".tmp"))
+                        spent=spent, base=base, place=place, shape=model.shape), path.with_suffix(".tmp"))
         path.with_suffix(".tmp").rename(path)
 
     print(f"{name}: {model.parameter_count():,} parameters, step {start} of {steps}", flush=True)
-    source = batches(tokenizer, args.seed, start, args.batch_tokens)
-    clock, tokens_seen = time.time(), 0
+    source = batches(tokenizer, LESSONS[name], args.seed, start, args.batch_tokens, place)
+    clock, last = time.time(), 0
     for step in range(start, steps):
-        model.quantized = step >= steps * (1 - args.quantized_share)
+        factor, model.quantized = schedule(step, cycles, args.quantized_share)
         for opt, rates in zip(opts, base):
             for group, lr in zip(opt.param_groups, rates):
-                group["lr"] = lr * schedule(step, steps)
-        tokens, learn = next(source)
+                group["lr"] = lr * factor
+        tokens, learn, place = next(source)
         pick = torch.zeros_like(learn)
         pick[:, :-1] = learn[:, 1:]  # position t predicts token t + 1
         logits = model(tokens, pick)
         loss = F.cross_entropy(logits, tokens[learn.logical_and(position_after_first(learn))])
         objective = loss
-        if teacher is not None:
+        if teacher is not None and step >= LESSONS[name][0][0]:  # the storyteller has long forgotten the first lesson
             with torch.no_grad():
                 target = F.softmax(teacher(tokens, pick), -1)
             objective = 0.2 * loss + 0.8 * -(target * F.log_softmax(logits, -1)).sum(-1).mean()
@@ -288,15 +309,15 @@ def train(name, tokenizer, args, steps, work, teacher=None):
         for opt in opts:
             opt.step()
         losses.append(loss.item())
-        tokens_seen += tokens.numel()
         if (step + 1) % 25 == 0 or step + 1 == steps:
             now = time.time()
             spent += now - clock
-            clock = now
-            left = (steps - step - 1) * spent / (step + 1)
+            pace = (now - clock) / (step + 1 - (last or start))
+            clock, last = now, step + 1
+            left = (steps - step - 1) * pace
             print(f"{name} step {step + 1}/{steps} loss {np.mean(losses[-25:]):.4f}{' Q4_0' if model.quantized else ''} "
                   f"{spent / 60:.1f} min done, {left / 60:.1f} min left", flush=True)
-        if (step + 1) % 100 == 0 or step + 1 == steps:
+        if (step + 1) % 50 == 0 or step + 1 == steps:
             save(step + 1)
     return model, losses, spent
 
@@ -309,7 +330,7 @@ def position_after_first(learn):
 
 # --- judging ---------------------------------------------------------------------------------------------------------
 @torch.no_grad()
-def held_out_loss(model, tokenizer, quantized, documents=200):
+def held_out_loss(model, tokenizer, quantized, documents=60):
     """Mean loss per spoken token on fresh text (another seed), or on stories of pairs that never met in training."""
     model.quantized = quantized
     rng, out = random.Random("held out"), {}
@@ -346,21 +367,21 @@ def generate(model, tokenizer, request, temperature=0.0, limit=500, seed=0):
 
 
 @torch.no_grad()
-def judge_pairs(model, tokenizer, count=100):
+def judge_pairs(model, tokenizer, count=20):
     """How often a sampled story about a pair that never met in training is about both, to its end."""
     model.quantized = True
     rng, good = random.Random("pairs"), 0
     for i in range(count):
         hero, thing = story_grammar.held_out_pair(rng)
         request = f"Tell me a story about {story_grammar.an(hero)} and {story_grammar.an(thing)}."
-        _, said = generate(model, tokenizer, request, 0.7, seed=i)
+        _, said = generate(model, tokenizer, request, 0.2, seed=i)
         text = tokenizer.decode(said)
         good += hero in text and thing in text.split("\n\n", 1)[-1] and len(said) < 500
     return good / count
 
 
 @torch.no_grad()
-def acceptance(model, draft, tokenizer, count=40):
+def acceptance(model, draft, tokenizer, count=20):
     """Share of positions of the storyteller's own stories where the draft's first choice is the storyteller's."""
     model.quantized = draft.quantized = True
     rng, same, total = random.Random("acceptance"), 0, 0
@@ -383,7 +404,7 @@ def export(path, title, about, model, tokenizer):
     out.add_license("MIT")
     out.add_languages(["en"])
     out.add_tags(["text-generation", "storytelling"])
-    out.add_sampling_temp(0.7)
+    out.add_sampling_temp(0.2)
     out.add_sampling_top_k(40)
     out.add_sampling_top_p(0.95)
     out.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_0)
@@ -431,10 +452,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("models"), help="folder of the GGUF files")
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("build/demo_model"), help="checkpoints")
-    parser.add_argument("--steps", type=int, default=2200, help="training steps of the storyteller")
-    parser.add_argument("--draft-steps", type=int, default=1500, help="training steps of the draft")
+    parser.add_argument("--cycles", type=int, nargs="+", default=[1800, 1700], help="training steps of the storyteller")
+    parser.add_argument("--draft-cycles", type=int, nargs="+", default=[1500], help="training steps of the draft")
     parser.add_argument("--batch-tokens", type=int, default=2700, help="tokens a step, padding included")
-    parser.add_argument("--quantized-share", type=float, default=0.2, help="last part of training that sees Q4_0 weights")
+    parser.add_argument("--quantized-share", type=float, default=0.2, help="last part of each cycle that sees Q4_0 weights")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--export-now", action="store_true", help="write the files from the checkpoints as they are")
@@ -446,13 +467,13 @@ def main():
     tokenizer = Tokenizer.from_file(str(path)) if path.exists() else train_tokenizer(path, args.seed)
 
     if args.export_now:
-        args.steps = torch.load(args.work / "storyteller.pt")["step"]
-        draft_state = args.work / "draft.pt"
-        args.draft_steps = torch.load(draft_state)["step"] if draft_state.exists() else 300
-    model, losses, spent = train("storyteller", tokenizer, args, args.steps, args.work)
+        args.cycles = [torch.load(args.work / "storyteller.pt")["step"]]
+        if (args.work / "draft.pt").exists():
+            args.draft_cycles = [torch.load(args.work / "draft.pt")["step"]]
+    model, losses, spent = train("storyteller", tokenizer, args, args.cycles, args.work)
     model.requires_grad_(False)
     model.quantized = True
-    draft, draft_losses, draft_spent = train("draft", tokenizer, args, args.draft_steps, args.work, teacher=model)
+    draft, draft_losses, draft_spent = train("draft", tokenizer, args, args.draft_cycles, args.work, teacher=model)
 
     export(args.out / "storyteller-q4_0.gguf", "Storyteller", "Tells short stories about a hero and a thing.", model, tokenizer)
     export(args.out / "storyteller-draft-q4_0.gguf", "Storyteller draft", "Drafts for Storyteller in speculative decoding.",
@@ -470,7 +491,7 @@ def main():
     (args.work / "report.json").write_text(json.dumps(report, indent=2) + "\n")
     for request in ("Tell me a story about a fox and a lantern.", "dragon, teapot", "Hello!", "What is the capital of France?"):
         model.quantized = True
-        print(f"\n> {request}\n{tokenizer.decode(generate(model, tokenizer, request, 0.7)[1])}")
+        print(f"\n> {request}\n{tokenizer.decode(generate(model, tokenizer, request)[1])}")
 
 
 if __name__ == "__main__":
