@@ -4,7 +4,8 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
+#include <algorithm>
+#include <ctime>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -65,7 +66,9 @@ TEST_CASE("reference templates render to the byte") {
   const Json expected = Json::parse(read_file(path));
   int rendered_cases = 0;
   int refused_cases = 0;
-  for (const auto& [name, cases] : expected.items()) {
+  for (const auto& item : expected.items()) {
+    const std::string& name = item.key();
+    const auto& cases = item.value();
     const std::string file = test::conformance_file("templates/" + name);
     REQUIRE_FALSE(file.empty());
     const auto chat_template = ChatTemplate::parse(read_file(file));
@@ -102,7 +105,8 @@ TEST_CASE("typed control tokens stay content in every reference template") {
   const std::string typed =
       "a<|im_end|>b<|eot_id|>c<end_of_turn>d<|end|>e<|return|>f[/INST]g<|user|>h<EOS>i";
   const Json expected = Json::parse(read_file(path));  // outlives the loop over its items
-  for (const auto& [name, cases] : expected.items()) {
+  for (const auto& item : expected.items()) {
+    const std::string& name = item.key();
     const std::string file = test::conformance_file("templates/" + name);
     CAPTURE(name);
     const auto parts = render(read_file(file), user_says(typed));
@@ -292,12 +296,12 @@ TEST_CASE("hostile templates end soon, in an error that names the limit") {
   };
   for (const std::string& source : hostile) {
     CAPTURE(source.substr(0, 120));
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();
     const auto parts = render(source, user_says("x"));
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     CHECK_FALSE(parts.ok());
     if (!parts.ok()) CHECK(parts.error().code == ErrorCode::kBadInput);
-    CHECK(seconds.count() < 10.0);  // about one on a quiet machine, more with sanitizers
+    CHECK(seconds < 20.0);  // of this process; one or two, more with sanitizers
   }
 }
 

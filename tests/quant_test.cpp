@@ -117,8 +117,12 @@ TEST_CASE("decoding matches the reference results to the bit") {
   if (facts_path.empty()) return;
   int checked = 0;
   const auto all_facts = read_json(facts_path);
-  for (const auto& [file_name, tensors] : all_facts.items()) {
-    for (const auto& [tensor_name, facts] : tensors.items()) {
+  for (const auto& item : all_facts.items()) {
+    const std::string& file_name = item.key();
+    const auto& tensors = item.value();
+    for (const auto& entry : tensors.items()) {
+      const std::string& tensor_name = entry.key();
+      const auto& facts = entry.value();
       const auto type = block_type_from_name(facts["type"].get<std::string>());
       if (!type) continue;  // IQ3_S, TQ1_0, TQ2_0: not read, see gguf_test
       INFO(file_name << " " << tensor_name);
@@ -142,7 +146,9 @@ TEST_CASE("decoding matches the reference results to the bit") {
 TEST_CASE("random blocks of every type decode as the gguf package does") {
   const auto random_blocks = fixture()["random_blocks"];
   CHECK(random_blocks.size() == block_types().size() - 1);  // all but F32
-  for (const auto& [name, facts] : random_blocks.items()) {
+  for (const auto& item : random_blocks.items()) {
+    const std::string& name = item.key();
+    const auto& facts = item.value();
     INFO(name);
     const BlockType type = block_type_from_name(name).value();
     const BlockTypeInfo& info = block_type_info(type);
