@@ -130,7 +130,9 @@ TEST_CASE("every pre-tokenizer cuts texts where the published regexes cut them")
   const auto reference = nlohmann::json::parse(std::ifstream(path));
   const auto texts = reference.at("texts").get<std::vector<std::string>>();
   CHECK(reference.at("rows").size() == 11);
-  for (const auto& [name, rows] : reference.at("rows").items()) {
+  for (const auto& item : reference.at("rows").items()) {
+    const std::string& name = item.key();
+    const auto& rows = item.value();
     const PreTokenizer* row = find_pretokenizer(name);
     REQUIRE(row != nullptr);
     auto splitter = RegexSplitter::compile(row->regexes);
