@@ -65,8 +65,7 @@ static void int8_scores(const AttentionTask& task, QueryTile& tile_data, std::ui
     const std::uint32_t slot = t % kKvBlock;
     const KeySource<Isa> source{block + key_code_offset(groups, slot, 0),
                                 block + key_scale_offset(groups, slot, 0)};
-    for (std::uint32_t i = 0; i < tile_data.count; i += kTileRows) {
-      const std::uint32_t rows = smaller(kTileRows, tile_data.count - i);
+    in_tiles(tile_data.count, [&]<int T>(std::uint32_t i) SLUICE_ALWAYS_INLINE {
       const TileX x{tile_data.q + std::size_t{i} * groups * 32,
                     std::size_t{groups} * 32,
                     tile_data.scale + std::size_t{i} * groups,
@@ -74,23 +73,8 @@ static void int8_scores(const AttentionTask& task, QueryTile& tile_data, std::ui
                     tile_data.offset + std::size_t{i} * groups,
                     nullptr,
                     groups};
-      float* acc = &tile_data.score[i][t];
-      constexpr int H = Isa::kHalves;
-      switch (rows) {
-        case 1:
-          tile<Isa, kDot, 1, H>(source, 0, groups, x, acc, kKvPiece);
-          break;
-        case 2:
-          tile<Isa, kDot, 2, H>(source, 0, groups, x, acc, kKvPiece);
-          break;
-        case 3:
-          tile<Isa, kDot, 3, H>(source, 0, groups, x, acc, kKvPiece);
-          break;
-        default:
-          tile<Isa, kDot, 4, H>(source, 0, groups, x, acc, kKvPiece);
-          break;
-      }
-    }
+      tile<Isa, kDot, T, Isa::kHalves>(source, 0, groups, x, &tile_data.score[i][t], kKvPiece);
+    });
   }
 }
 
@@ -99,10 +83,11 @@ static void float_scores(const AttentionTask& task, QueryTile& tile_data) {
   const std::uint32_t dim = task.layout.head_dim;
   for (std::uint32_t t = tile_data.first / 16 * 16; t < tile_data.last; t += 16) {
     const auto* block = reinterpret_cast<const std::uint8_t*>(task.blocks[t / kKvBlock]);
-    for (std::uint32_t i = 0; i < tile_data.count; i += kTileRows)
-      float_tile_rows<Isa, Elements>(
-          smaller(kTileRows, tile_data.count - i), block + t % kKvBlock * Elements::kBytes,
-          kKvBlock, dim, tile_data.x + std::size_t{i} * dim, dim, &tile_data.score[i][t], kKvPiece);
+    in_tiles(tile_data.count, [&]<int T>(std::uint32_t i) SLUICE_ALWAYS_INLINE {
+      float_tile<Isa, Elements, T>(block + t % kKvBlock * Elements::kBytes, kKvBlock, dim,
+                                   tile_data.x + std::size_t{i} * dim, dim, &tile_data.score[i][t],
+                                   kKvPiece);
+    });
   }
 }
 

@@ -18,7 +18,6 @@
 namespace sluice::cpu {
 namespace {
 
-inline constexpr std::uint32_t kTileRows = 4;        // rows of x in a tile
 inline constexpr std::uint32_t kBlockRows = 64;      // rows of x that share an unpacked stretch
 inline constexpr std::uint32_t kStretch = 16;        // blocks of 32 columns in a stretch
 inline constexpr std::uint32_t kExtras = 4096;       // blocks of x prepared at a time
@@ -189,6 +188,7 @@ template <class Isa, BlockType kType, int kSegments>
 static void unpack_stretch(PackedSource<Isa, kType> source, std::uint32_t first,
                            std::uint32_t count, Stretch<kSegments>& out) {
   for (std::uint32_t b = 0; b < count; ++b) {
+    source.prefetch(first + b);
     for (int h = 0; h < Isa::kHalves; ++h) {
       unroll<8>([&]<int quad>() SLUICE_ALWAYS_INLINE {
         Isa::store_bytes(&out.codes[b][quad][h * 4 * Isa::kLanes],
@@ -202,27 +202,6 @@ static void unpack_stretch(PackedSource<Isa, kType> source, std::uint32_t first,
                      source.template min<segment>(first + b, h));
       });
     }
-  }
-}
-
-// One tile of any number of rows up to kTileRows.
-template <class Isa, Dot kDot, class Source>
-static void tile_rows(std::uint32_t rows, Source source, std::uint32_t first, std::uint32_t count,
-                      const TileX& x, float* acc) {
-  constexpr int H = Isa::kHalves;
-  switch (rows) {
-    case 1:
-      tile<Isa, kDot, 1, H>(source, first, count, x, acc, kRowGroup);
-      break;
-    case 2:
-      tile<Isa, kDot, 2, H>(source, first, count, x, acc, kRowGroup);
-      break;
-    case 3:
-      tile<Isa, kDot, 3, H>(source, first, count, x, acc, kRowGroup);
-      break;
-    default:
-      tile<Isa, kDot, 4, H>(source, first, count, x, acc, kRowGroup);
-      break;
   }
 }
 
@@ -267,13 +246,12 @@ static void store_acc(const float* acc, std::uint32_t rows, std::uint32_t lanes,
 
 SLUICE_INLINE std::uint32_t smaller(std::uint32_t a, std::uint32_t b) { return a < b ? a : b; }
 
-// Rows of x up to which unpacking in registers beats the buffer: more where unpacking is cheap.
-template <class Isa, BlockType kType>
-constexpr std::uint32_t few_rows() {
-  const PackLayout layout = pack_layout(kType);
-  const bool cheap =
-      layout.low == LowPlane::kNibbles && layout.high == HighPlane::kNone && !uses_codebook(kType);
-  return cheap ? 2 * kTileRows : kTileRows;
+// Rows of x up to which unpacking in registers beats the buffer. Types that are costly to unpack
+// use the buffer from two rows on.
+constexpr std::uint32_t few_rows(BlockType type) {
+  const PackLayout layout = pack_layout(type);
+  if (layout.high != HighPlane::kNone || layout.low == LowPlane::kPairs) return 1;
+  return uses_codebook(type) || type == BlockType::kQ8_0 ? 4 : 8;
 }
 
 template <class Isa, BlockType kType>
@@ -284,7 +262,7 @@ static void matmul_type(const PackedMatrix& w, std::uint32_t group_begin, std::u
   const std::uint32_t blocks = w.cols / kQuantGroup;
   const std::size_t group_bytes = packed_group_bytes(kType, w.cols);
   const auto* data = reinterpret_cast<const std::uint8_t*>(w.data);
-  const bool few = x.rows <= few_rows<Isa, kType>();
+  const bool few = x.rows <= few_rows(kType);
   const std::uint32_t step_rows = smaller(x.rows, kBlockRows);
   if (step_rows == 0) return;
   const std::uint32_t step_blocks = kExtras / step_rows;
@@ -319,20 +297,27 @@ static void matmul_type(const PackedMatrix& w, std::uint32_t group_begin, std::u
         const PackedSource<Isa, kType> source{data + group * group_bytes};
         if (few) {
           // A second tile finds the bytes of the first in the cache.
-          const std::uint32_t step = rows <= kTileRows ? count : 4 * kStretch;
+          const std::uint32_t step = rows <= 4 ? count : 4 * kStretch;
           for (std::uint32_t b = 0; b < count; b += step) {
-            for (std::uint32_t r = 0; r < rows; r += kTileRows)
-              tile_rows<Isa, kDot>(smaller(kTileRows, rows - r), source, first + b,
-                                   smaller(step, count - b), view(r, b), acc + r * kRowGroup);
+            const std::uint32_t n = smaller(step, count - b);
+            const auto run = [&]<int T>(std::uint32_t r) SLUICE_ALWAYS_INLINE {
+              tile<Isa, kDot, T, Isa::kHalves>(source, first + b, n, view(r, b),
+                                               acc + r * kRowGroup, kRowGroup);
+            };
+            if constexpr (few_rows(kType) == 1) {
+              run.template operator()<1>(0);
+            } else {
+              in_tiles(rows, run);
+            }
           }
         } else {
           for (std::uint32_t b = 0; b < count; b += kStretch) {
             const std::uint32_t n = smaller(kStretch, count - b);
             unpack_stretch<Isa, kType>(source, first + b, n, stretch);
-            for (std::uint32_t r = 0; r < rows; r += kTileRows)
-              tile_rows<Isa, kDot>(smaller(kTileRows, rows - r),
-                                   StretchSource<Isa, kSegments>{&stretch}, 0, n, view(r, b),
-                                   acc + r * kRowGroup);
+            in_tiles(rows, [&]<int T>(std::uint32_t r) SLUICE_ALWAYS_INLINE {
+              tile<Isa, kDot, T, Isa::kHalves>(StretchSource<Isa, kSegments>{&stretch}, 0, n,
+                                               view(r, b), acc + r * kRowGroup, kRowGroup);
+            });
           }
         }
         store_acc(acc, rows, lanes, out_group, out_stride);
@@ -394,27 +379,6 @@ static void matmul(const PackedMatrix& w, std::uint32_t group_begin, std::uint32
   }
 }
 
-// Calls float_tile for `rows` (1 to 4) rows.
-template <class Isa, class Elements>
-static void float_tile_rows(std::uint32_t rows, const std::uint8_t* w, std::size_t w_stride,
-                            std::uint32_t cols, const float* x, std::size_t x_stride, float* acc,
-                            std::size_t acc_stride) {
-  switch (rows) {
-    case 1:
-      float_tile<Isa, Elements, 1>(w, w_stride, cols, x, x_stride, acc, acc_stride);
-      break;
-    case 2:
-      float_tile<Isa, Elements, 2>(w, w_stride, cols, x, x_stride, acc, acc_stride);
-      break;
-    case 3:
-      float_tile<Isa, Elements, 3>(w, w_stride, cols, x, x_stride, acc, acc_stride);
-      break;
-    default:
-      float_tile<Isa, Elements, 4>(w, w_stride, cols, x, x_stride, acc, acc_stride);
-      break;
-  }
-}
-
 template <class Isa, class Elements>
 static void matmul_float_type(const PackedMatrix& w, std::uint32_t group_begin,
                               std::uint32_t group_end, const float* x, std::size_t x_stride,
@@ -424,18 +388,19 @@ static void matmul_float_type(const PackedMatrix& w, std::uint32_t group_begin,
   alignas(64) float acc[kBlockRows * kRowGroup];
   for (std::uint32_t row = 0; row < rows; row += kBlockRows) {
     const std::uint32_t n = smaller(kBlockRows, rows - row);
-    const std::uint32_t step = n <= kTileRows ? w.cols : kFloatStretch;
+    const std::uint32_t step = n <= 4 ? w.cols : kFloatStretch;
     for (std::uint32_t group = group_begin; group < group_end; ++group) {
       const std::uint32_t lanes = smaller(kRowGroup, w.rows - group * kRowGroup);
       float* out_group = out + row * out_stride + group * kRowGroup;
       load_acc(out_group, out_stride, n, lanes, true, acc);
       const std::uint8_t* columns = data + group * group_bytes;
       for (std::uint32_t c = 0; c < w.cols; c += step) {
-        for (std::uint32_t r = 0; r < n; r += kTileRows)
-          float_tile_rows<Isa, Elements>(
-              smaller(kTileRows, n - r), columns + std::size_t{c} * kRowGroup * Elements::kBytes,
-              kRowGroup, smaller(step, w.cols - c), x + (row + r) * x_stride + c, x_stride,
-              acc + r * kRowGroup, kRowGroup);
+        in_tiles(n, [&]<int T>(std::uint32_t r) SLUICE_ALWAYS_INLINE {
+          float_tile<Isa, Elements, T>(columns + std::size_t{c} * kRowGroup * Elements::kBytes,
+                                       kRowGroup, smaller(step, w.cols - c),
+                                       x + (row + r) * x_stride + c, x_stride, acc + r * kRowGroup,
+                                       kRowGroup);
+        });
       }
       store_acc(acc, n, lanes, out_group, out_stride);
     }

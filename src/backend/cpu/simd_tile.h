@@ -39,6 +39,19 @@ SLUICE_INLINE void unroll(const F& f) {
   }
 }
 
+// Covers rows [0, rows) with tiles of 4, 2 and 1 rows: calls f.operator()<T>(first row). Few sizes,
+// because each is another copy of every kernel.
+template <class F>
+SLUICE_INLINE void in_tiles(std::uint32_t rows, const F& f) {
+  std::uint32_t r = 0;
+  for (; r + 4 <= rows; r += 4) f.template operator()<4>(r);
+  if (rows - r >= 2) {
+    f.template operator()<2>(r);
+    r += 2;
+  }
+  if (r < rows) f.template operator()<1>(r);
+}
+
 // Integer dot products of one block (or segment of it) for T rows of x and H halves of the group, x
 // pointing at the block. A broadcast of x serves all halves, loaded codes serve all rows.
 template <class Isa, Dot kDot, int T, int H, int kSegment, class Codes>
