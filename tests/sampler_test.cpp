@@ -488,6 +488,19 @@ TEST_CASE("huge penalties stay finite: nothing is banned, nothing is NaN") {
   CHECK(distribution_of(sampler, {-3e38f, -3.1e38f}).size() == 2);  // both at the lowest float
 }
 
+TEST_CASE("penalties neither unban a token nor hide an unusable logit") {
+  SamplingParams p = plain();
+  p.repeat_penalty = 2;
+  p.dry_multiplier = 1;
+  p.dry_allowed_length = 1;
+  p.dry_sequence_breakers.clear();
+  Sampler sampler = make(p, 2);
+  REQUIRE(sampler.accept(Ids{0, 0, 0}).ok());
+  for (const float bad : {-kInf, kInf, kNan}) {
+    CHECK_FALSE(sampler.sample(std::vector<float>{bad, -kInf}).ok());
+  }
+}
+
 TEST_CASE("DRY penalises what would continue a repetition, up to the last breaker") {
   SamplingParams p = plain();
   p.temperature = 0;
@@ -870,6 +883,9 @@ TEST_CASE("a damaged state is refused") {
   SamplerState nan = state;
   nan.mirostat_mu[1] = NAN;
   CHECK_FALSE(decode_sampler_state(encode_sampler_state(nan)).ok());
+  CHECK_FALSE(decode_sampler_state(encode_sampler_state({5, 6, {1, 2, 3}, {1, 2}})).ok());
+  CHECK(decode_sampler_state(encode_sampler_state({5, 6, {1, 2, 3}, {}})).ok());
+  CHECK(decode_sampler_state(encode_sampler_state({})).ok());
 }
 
 TEST_CASE("tokens outside the vocabulary are refused and change nothing") {

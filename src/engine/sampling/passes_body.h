@@ -6,7 +6,7 @@ using F8 = float __attribute__((vector_size(32)));
 using F4 = float __attribute__((vector_size(16)));
 using I8 = int __attribute__((vector_size(32)));
 using D4 = double __attribute__((vector_size(32)));
-using L4 = long long __attribute__((vector_size(32)));
+using U4 = unsigned long long __attribute__((vector_size(32)));
 
 constexpr float kMinusInf = -__builtin_inff();
 
@@ -74,8 +74,8 @@ inline void exp4(const D4& x, D4& e) {
   const D4 low = (p01 + p23 * r2) + (p45 + p67 * r2) * r4;
   const D4 high = (p89 + pab * r2) + r4 * (1.0 / 479001600);
   const D4 p = low + high * r8;
-  const L4 bits = (L4)p + ((L4)shifted << 52);
-  e = (D4)(bits & (x >= -708.0));
+  const U4 bits = (U4)p + ((U4)shifted << 52);
+  e = (D4)(bits & (U4)(x >= -708.0));
 }
 
 // Exponents of 4 logits: d = (x - max) / temperature, and w = exp(d).
@@ -103,7 +103,7 @@ inline WeightSums sums_of(const float* x, std::size_t n, double max, double temp
       weigh4(at + 4 * half, max, temperature, d, w);
       weight[half] += w;
       // What weighs nothing adds nothing, also where d is -inf.
-      if (kMoment) moment[half] += w * (D4)((L4)d & (w > 0.0));
+      if (kMoment) moment[half] += w * (D4)((U4)d & (U4)(w > 0.0));
     }
   }
   const D4 a = weight[0] + weight[1];
