@@ -5,9 +5,44 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <vector>
 
+#include "src/backend/cpu/thread_pool_topology.h"
+
 using namespace sluice::cpu;
+
+namespace {
+
+// A folder that stands for the root of a machine's file system.
+class Machine {
+ public:
+  Machine() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "sluice_XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+  }
+  ~Machine() { std::filesystem::remove_all(root_); }
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  void write(const std::string& path, const std::string& text) const {
+    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
+    std::ofstream(root_ + path) << text;
+  }
+  void siblings(unsigned cpu, const std::string& list) const {
+    write("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list",
+          list + "\n");
+  }
+  const std::string& root() const { return root_; }
+
+ private:
+  std::string root_;
+};
+
+}  // namespace
 
 TEST_CASE("every item is done once, whatever the count, the grain and the threads") {
   for (const unsigned threads : {1u, 2u, 3u, 5u}) {
@@ -76,6 +111,64 @@ TEST_CASE("pools come and go, used or not, beside each other") {
     second.parallel_for(10, 1, body);
     CHECK(count.load() == 20);
   }
+}
+
+TEST_CASE("far more threads than cores: short regions still end") {
+  ThreadPool pool(16);
+  std::atomic<std::uint64_t> items{0};
+  for (int i = 0; i < 500; ++i) {
+    pool.parallel_for(
+        20, 1, [&](std::uint64_t begin, std::uint64_t end) { items.fetch_add(end - begin); });
+  }
+  CHECK(items.load() == 10000);
+}
+
+TEST_CASE("sibling threads of a core count once, and only CPUs we may use count") {
+  const Machine machine;
+  for (unsigned cpu = 0; cpu < 4; ++cpu)
+    machine.siblings(cpu, std::to_string(cpu) + "," + std::to_string(cpu + 4));
+  for (unsigned cpu = 4; cpu < 8; ++cpu)
+    machine.siblings(cpu, std::to_string(cpu - 4) + "," + std::to_string(cpu));
+  CHECK(physical_cores(machine.root(), {0, 1, 2, 3, 4, 5, 6, 7}) == 4);
+  CHECK(physical_cores(machine.root(), {0, 4}) == 1);
+  CHECK(physical_cores(machine.root(), {4, 5}) == 2);  // their first siblings are not ours
+  machine.siblings(8, "8-9");
+  machine.siblings(9, "8-9");
+  CHECK(physical_cores(machine.root(), {8, 9}) == 1);
+  CHECK(physical_cores(machine.root(), {20, 21}) == 2);  // the system says nothing about these
+  machine.siblings(22, "rubbish");
+  CHECK(physical_cores(machine.root(), {22}) == 1);
+  CHECK(physical_cores(machine.root(), {}) == 1);
+}
+
+TEST_CASE("the quota of control groups, version 2") {
+  const Machine machine;
+  CHECK(cpu_quota(machine.root()) == 0);  // no control groups at all
+  machine.write("/proc/self/cgroup", "0::/outer/inner\n");
+  CHECK(cpu_quota(machine.root()) == 0);
+  machine.write("/sys/fs/cgroup/outer/inner/cpu.max", "max 100000\n");
+  CHECK(cpu_quota(machine.root()) == 0);
+  machine.write("/sys/fs/cgroup/outer/cpu.max", "350000 100000\n");
+  CHECK(cpu_quota(machine.root()) == 3);
+  machine.write("/sys/fs/cgroup/outer/inner/cpu.max", "200000 100000\n");
+  CHECK(cpu_quota(machine.root()) == 2);
+  machine.write("/sys/fs/cgroup/cpu.max", "50000 100000\n");
+  CHECK(cpu_quota(machine.root()) == 1);  // half a CPU is still one thread
+  machine.write("/sys/fs/cgroup/cpu.max", "50000 0\n");
+  CHECK(cpu_quota(machine.root()) == 2);  // nonsense is no limit
+}
+
+TEST_CASE("the quota of control groups, version 1") {
+  const Machine machine;
+  machine.write("/proc/self/cgroup", "5:memory:/m\n4:cpu,cpuacct:/job\n");
+  machine.write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "400000\n");
+  machine.write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
+  CHECK(cpu_quota(machine.root()) == 4);
+  machine.write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  machine.write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  CHECK(cpu_quota(machine.root()) == 4);
+  machine.write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "250000\n");
+  CHECK(cpu_quota(machine.root()) == 2);
 }
 
 TEST_CASE("the default is at least one thread") { CHECK(default_threads() >= 1); }
