@@ -188,6 +188,8 @@ class Generator:
                   lambda: f"{sub('s')} * {self.pick(['0', '2', '3', '-1', 'x'])}",
                   lambda: f"{self.pick(FORMATS)}.format({sub()}, {sub('n')})",
                   lambda: f"'%s|%r' % ({sub()}, {sub()})", lambda: f"'%d %5.2f %x|' % ({sub('n')}, {sub('n')}, x)",
+                  lambda: f"'%{self.pick(['', '-', '0', '+', ' ', '#', '-0', '+0'])}{self.pick(['', '3', '9', '*'])}{self.pick(['', '.0', '.2', '.', '.*'])}{self.pick('sssrddixXoeEfFgGc')}' % {sub(self.pick('snn'))}",
+                  lambda: f"'{{:{self.pick(['', '', '*<', '>', '^', '=', '<', '0='])}{self.pick(['', '+', '-', ' '])}{self.pick(['', '', '#', '0'])}{self.pick(['', '5', '08', '12'])}{self.pick(['', '', ',', '_'])}{self.pick(['', '', '.0', '.2', '.5'])}{self.pick(['', '', 's', 'd', 'x', 'X', 'o', 'b', 'e', 'E', 'f', 'F', 'g', 'G', '%', 'n', 'q'])}}}'.format({sub(self.pick('snn'))})",
                   lambda: f"'%(a)s-%(b)s' % {sub('d')}", lambda: f"'{{}}{{!r:>9}}'.format({sub()}, {sub('s')})"],
             "n": [lambda: f"{sub('n')} {self.pick(['+', '-', '*', '/', '//', '%'])} {sub('n')}",
                   lambda: f"{sub('n')} ** {self.pick(['0', '1', '2', '3', '-1', '0.5', 'x'])}",
@@ -371,6 +373,11 @@ class Generator:
             out += self.tag("else") + self.body()
         return out + self.tag("endfor") + self.space()
 
+    def one_expression(self):
+        """A template of a single value, shown as Python writes it."""
+        kind = self.pick("sssnnlldaaa")
+        return "{% set ns = namespace(a=0, b='n') %}{{ [" + self.expression(self.r.randint(2, 4), kind) + "] }}"
+
     def template(self):
         out = ""
         if self.chance(0.9):
@@ -412,6 +419,7 @@ def main():
     parser.add_argument("tool")
     parser.add_argument("-n", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--expressions", action="store_true", help="single expressions instead of templates")
     parser.add_argument("--show", type=int, default=20, help="mismatches to print")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -421,7 +429,8 @@ def main():
     counts = collections.Counter()
     shown = 0
     for seed in range(args.seed, args.seed + args.n):
-        template = Generator(seed).template()
+        generator = Generator(seed)
+        template = generator.one_expression() if args.expressions else generator.template()
         context = CONTEXTS[seed % len(CONTEXTS)]
         kind, text = reference(env, template, context)
         tool.stdin.write(json.dumps({"template": template, "context": context}) + "\n")

@@ -188,7 +188,7 @@ TEST_CASE("formatting") {
   CHECK(value("'%s-%d-%5.2f' % ('a', 7, 1.5), '%05d|%-4s|%x' % (42, 'a', 255), '%(a)s' % d, '%%' % "
               "()") == "'a-7- 1.50', '00042|a   |ff', '1', '%'");
   CHECK(value("'{}-{1}'.format(1)") ==
-        "error: line 1, column 17: cannot mix '{}' and '{0}' in a format string");
+        "error: line 1, column 20: cannot mix '{}' and '{0}' in a format string");
   CHECK(value("'{} {}'.format(1, 'a'), '{0}{0}'.format('x'), '{a}'.format(a=1), "
               "'{:>4}|{:<4}|{:^4}'.format(1, 2, 3)") == "'1 a', 'xx', '1', '   1|2   | 3  '");
   CHECK(value("'{:.2f} {:05d} {:,} {:x} {:e}'.format(3.14159, 42, 1234567, 255, 12345.678)") ==

@@ -69,6 +69,10 @@ Status set_variables(jinja::Interpreter& interpreter, const ChatInput& input) {
     interpreter.set_variable("eos_token", interpreter.make_string(input.eos_token));
   }
   for (const auto& [name, json] : input.extra.items()) {
+    for (const char* own :
+         {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
+      if (name == own) return bad_input("the variable '{}' cannot be given as an extra one", name);
+    }
     SLUICE_ASSIGN_OR_RETURN(jinja::Value v, value_from_json(interpreter, json, true));
     interpreter.set_variable(name, std::move(v));
   }

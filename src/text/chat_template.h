@@ -10,7 +10,7 @@
 //
 // Limits, so that a hostile template ends in an error within about a second: 10 million steps,
 // 64 MiB for one text and for the output, 256 MiB for all values, macros 200 deep, data 200 levels
-// deep, ranges of 100,000 items, 4 MiB of template source (see jinja/runtime.h and jinja/parser.h).
+// deep, ranges of 100,000 items, 1 MiB of template source (see jinja/runtime.h and jinja/parser.h).
 // Rendering uses up to about 2 MiB of stack.
 #pragma once
 
@@ -43,7 +43,8 @@ struct ChatInput {
   std::string eos_token;
   // The local time that strftime_now sees; nothing: now.
   std::optional<std::tm> now;
-  // An object of more variables, for instance {"enable_thinking": false}. They are content.
+  // An object of more variables, for instance {"enable_thinking": false}. They are content;
+  // the names of the fields above are refused.
   nlohmann::ordered_json extra = nlohmann::ordered_json::object();
 };
 

@@ -123,6 +123,7 @@ Result<Interpreter::Flow> Interpreter::execute_all(const std::vector<StmtPtr>& s
 
 Result<Interpreter::Flow> Interpreter::execute_scoped(
     const Body& body, ScopePtr outer, const std::function<Status(Scope&)>& prepare) {
+  SLUICE_RETURN_IF_ERROR(charge(2));
   const Restore<ScopePtr> restore(&scope_);
   auto scope = make<Scope>(std::move(outer));
   for (const int id : body.unset) scope->set(id, Value());

@@ -241,7 +241,11 @@ class UniqueIterator : public IteratorNode {
   ~UniqueIterator() override { drop_children(); }
   void drop_children() override {
     drop(std::move(items_));
-    seen_.clear();
+    // The iterator itself can be among the keys, so nothing is freed here and now.
+    while (!seen_.empty()) {
+      auto key = seen_.extract(seen_.begin());
+      drop(key.value());
+    }
   }
   Result<bool> next(Runtime& rt, Value* item) override {
     while (true) {
@@ -251,7 +255,9 @@ class UniqueIterator : public IteratorNode {
       if (fold_) key = ignore_case(rt, key);
       SLUICE_RETURN_IF_ERROR(check_hashable(key));
       SLUICE_RETURN_IF_ERROR(rt.charge(4));
-      if (seen_.insert(std::move(key)).second) return true;
+      if (!seen_.insert(std::move(key)).second) continue;
+      grow(96);
+      return true;
     }
   }
 

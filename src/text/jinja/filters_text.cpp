@@ -24,7 +24,7 @@ Result<Value> cased(Runtime& rt, const Value& value, Args& args) {
   SLUICE_RETURN_IF_ERROR(check_no_args("this filter", args));
   SLUICE_ASSIGN_OR_RETURN(const Value v, soft_string(rt, value));
   SLUICE_RETURN_IF_ERROR(rt.check_text_size(v.text().size() * 3));
-  SLUICE_RETURN_IF_ERROR(rt.charge_scan(v.text().size()));
+  SLUICE_RETURN_IF_ERROR(rt.charge_each(v.text().size()));
   return rt.make_string(change_case(v.text(), change), v.markup());
 }
 
@@ -32,7 +32,7 @@ Result<Value> title(Runtime& rt, const Value& value, Args& args) {
   SLUICE_RETURN_IF_ERROR(check_no_args("title", args));
   SLUICE_ASSIGN_OR_RETURN(const Value v, soft_string(rt, value));
   SLUICE_RETURN_IF_ERROR(rt.check_text_size(v.text().size() * 3));
-  SLUICE_RETURN_IF_ERROR(rt.charge_scan(v.text().size()));
+  SLUICE_RETURN_IF_ERROR(rt.charge_each(v.text().size()));
   return rt.make_string(title_words(v.text()));
 }
 
@@ -123,6 +123,7 @@ Result<Value> indent(Runtime& rt, const Value& value, Args& args) {
   SLUICE_RETURN_IF_ERROR(rt.charge_scan(text.size()));
   SLUICE_RETURN_IF_ERROR(rt.check_string_list_size(count_spaces(text.view())));
   const std::vector<TaggedText> lines = split_lines(text, false);
+  SLUICE_RETURN_IF_ERROR(rt.charge(lines.size() * 4));
   SLUICE_RETURN_IF_ERROR(rt.check_text_size(text.size() + lines.size() * indention.size()));
   SLUICE_RETURN_IF_ERROR(rt.charge_copy(text.size() + lines.size() * indention.size()));
   TaggedText out;
@@ -220,7 +221,7 @@ Result<Value> urlencode(Runtime& rt, const Value& value, Args& args) {
   if (value.is_string() || !is_iterable(value)) {
     SLUICE_ASSIGN_OR_RETURN(const TaggedText text, to_str(rt, value));
     SLUICE_RETURN_IF_ERROR(rt.check_text_size(text.size() * 3));
-    SLUICE_RETURN_IF_ERROR(rt.charge_scan(text.size()));
+    SLUICE_RETURN_IF_ERROR(rt.charge_each(text.size()));
     return rt.make_string(quote_url(text, true, false));
   }
   Value pairs = value;
@@ -236,7 +237,7 @@ Result<Value> urlencode(Runtime& rt, const Value& value, Args& args) {
     for (int i = 0; i < 2; ++i) {
       SLUICE_ASSIGN_OR_RETURN(const TaggedText text, to_str(rt, two[static_cast<std::size_t>(i)]));
       SLUICE_RETURN_IF_ERROR(rt.check_text_size(out.size() + text.size() * 3));
-      SLUICE_RETURN_IF_ERROR(rt.charge_scan(text.size()));
+      SLUICE_RETURN_IF_ERROR(rt.charge_each(text.size()));
       if (i == 1) out.append("=", false);
       out.append(quote_url(text, false, true));
     }

@@ -130,7 +130,7 @@ Status append_number_directive(Runtime& rt, const Directive& d, const Value& v, 
       }
       constexpr double kTop = 9223372036854775808.0;  // 2^63
       if (!(v.as_float() > -kTop && v.as_float() < kTop)) {
-        return bad_input("cannot convert this float to a 64-bit integer");
+        return bad_input("an integer is beyond 64 bits (limit)");
       }
       whole = static_cast<std::int64_t>(v.as_float());
     }

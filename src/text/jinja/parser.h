@@ -10,7 +10,7 @@
 namespace sluice::jinja {
 
 struct ParseLimits {
-  std::size_t source_bytes = 4u << 20;
+  std::size_t source_bytes = 1u << 20;
   int expression_depth = 200;   // parentheses, brackets, signs and nots inside each other
   int expression_height = 300;  // operations that stack up, such as a long chain of filters
   int statement_depth = 100;    // blocks inside each other

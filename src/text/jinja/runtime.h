@@ -46,9 +46,10 @@ class Runtime {
     if (steps_ > limits_.steps || bytes_ > limits_.memory_bytes) return limit_error();
     return {};
   }
-  // For copying, or looking at, that many bytes.
-  Status charge_copy(std::size_t bytes) { return charge(bytes / 64); }
+  // For copying, looking at, or doing something with each of that many bytes.
+  Status charge_copy(std::size_t bytes) { return charge(bytes / 32); }
   Status charge_scan(std::size_t bytes) { return charge(bytes / 8); }
+  Status charge_each(std::size_t bytes) { return charge(bytes / 2); }
   // Error if a string of that size must not be made. Call before making it.
   Status check_text_size(std::uint64_t bytes);
   // Counts a list of that many values, before it is made. Strings of its own take more each.

@@ -17,6 +17,7 @@ Value like(Runtime& rt, const Value& self, TaggedText text) {
 }
 
 Result<Value> list_of(Runtime& rt, const Value& self, std::vector<TaggedText> parts) {
+  SLUICE_RETURN_IF_ERROR(rt.charge(parts.size() * 4));
   std::vector<Value> items;
   items.reserve(parts.size());
   for (TaggedText& part : parts) items.push_back(like(rt, self, std::move(part)));
@@ -27,7 +28,7 @@ template <CaseChange change>
 Result<Value> cased(Runtime& rt, const Value& self, Args& args) {
   SLUICE_RETURN_IF_ERROR(check_no_args("str method", args));
   SLUICE_RETURN_IF_ERROR(rt.check_text_size(self.text().size() * 3));
-  SLUICE_RETURN_IF_ERROR(rt.charge_scan(self.text().size()));
+  SLUICE_RETURN_IF_ERROR(rt.charge_each(self.text().size()));
   return like(rt, self, change_case(self.text(), change));
 }
 
@@ -204,7 +205,7 @@ Result<Value> expandtabs(Runtime& rt, const Value& self, Args& args) {
   SLUICE_ASSIGN_OR_RETURN(const std::int64_t size, int_arg("expandtabs", bound[0], 8));
   if (size > 1000) return bad_input("expandtabs() with more than 1000 columns (limit)");
   const TaggedText& text = self.text();
-  SLUICE_RETURN_IF_ERROR(rt.charge_scan(text.size()));
+  SLUICE_RETURN_IF_ERROR(rt.charge_each(text.size()));
   TaggedText out;
   std::int64_t column = 0;
   char32_t cp = 0;

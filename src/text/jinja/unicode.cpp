@@ -1,6 +1,7 @@
 #include "src/text/jinja/unicode.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 namespace sluice::jinja {
@@ -24,6 +25,17 @@ struct CaseSpecial {
 
 #include "src/text/jinja/unicode_cases.inc"
 #include "src/text/jinja/unicode_classes.inc"
+
+constexpr std::array<std::uint16_t, 128> ascii_classes() {
+  std::array<std::uint16_t, 128> classes{};
+  std::size_t range = 0;
+  for (std::uint32_t cp = 0; cp < classes.size(); ++cp) {
+    while (kClassRanges[range + 1].first <= cp) ++range;
+    classes[cp] = kClassRanges[range].bits;
+  }
+  return classes;
+}
+constexpr std::array<std::uint16_t, 128> kAsciiClasses = ascii_classes();
 
 // Appends the mapping of cp and returns true, or returns false if the tables do not change it.
 template <std::size_t N, std::size_t M>
@@ -147,6 +159,7 @@ std::size_t byte_offset(std::string_view s, std::size_t index) {
 }
 
 std::uint16_t char_class(char32_t cp) {
+  if (cp < kAsciiClasses.size()) return kAsciiClasses[cp];
   const auto next =
       std::upper_bound(std::begin(kClassRanges), std::end(kClassRanges), cp,
                        [](char32_t value, const ClassRange& r) { return value < r.first; });
@@ -154,10 +167,18 @@ std::uint16_t char_class(char32_t cp) {
 }
 
 void append_upper(char32_t cp, std::string* out) {
+  if (cp < 0x80) {
+    out->push_back(static_cast<char>(cp >= 'a' && cp <= 'z' ? cp - 32 : cp));
+    return;
+  }
   if (!append_mapped(kUpperRanges, kUpperSpecial, cp, out)) append_utf8(cp, out);
 }
 
 void append_lower(char32_t cp, std::string* out) {
+  if (cp < 0x80) {
+    out->push_back(static_cast<char>(cp >= 'A' && cp <= 'Z' ? cp + 32 : cp));
+    return;
+  }
   if (!append_mapped(kLowerRanges, kLowerSpecial, cp, out)) append_utf8(cp, out);
 }
 
