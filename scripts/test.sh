@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# All checks:  scripts/test.sh
+# All checks:  scripts/test.sh [--quick]
 # Installs what the tests need, then: formatting, release build, static analysis of changed files, unit tests
 # under ASan and UBSan, the threaded tests under TSan, a short run of each fuzzer, and last the release
 # suite, whose closing lines end the output. Exit code 0 only when every part passed; all parts
 # run even if one fails. Quick the second time: builds are incremental, clean analysis results are kept.
+#
+# --quick: only formatting, release build and release suite.
 #
 # Environment: SLUICE_TIDY_SECONDS (300) bounds the analysis, SLUICE_FUZZ_SECONDS (20) each fuzzer's run.
 set -uo pipefail
@@ -11,8 +13,12 @@ set -uo pipefail
 cd "$(repo_root)" || exit 1
 exec 2>&1
 
+quick=false
 case ${1:-} in
-  -h | --help) sed -n '2,8s/^# \{0,1\}//p' scripts/test.sh; exit ;;
+  -h | --help) sed -n '2,10s/^# \{0,1\}//p' scripts/test.sh; exit ;;
+  --quick) quick=true ;;
+  '') ;;
+  *) die "unknown argument '$1'; try --help" ;;
 esac
 
 need_packages "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
@@ -46,10 +52,12 @@ fuzz() {
 
 check "formatting" scripts/check_format.sh
 check "release build" build release all -DSLUICE_TESTS=ON -DSLUICE_BENCHMARKS=ON
+if ! $quick; then
 check "static analysis of changed files" scripts/check_tidy.sh build/release "${SLUICE_TIDY_SECONDS:-300}"
 check "unit tests under ASan and UBSan" asan
 check "threaded tests under TSan" tsan
 check "fuzzers, briefly" fuzz
+fi
 
 say "==> release tests"
 [ ${#failed[@]} -eq 0 ] || say "parts that failed so far: $(printf '%s; ' "${failed[@]}")"
