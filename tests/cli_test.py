@@ -78,10 +78,17 @@ class Terminal:
             finally:
                 os._exit(127)
         # Keys typed before this would reach the Python in the child, or nobody.
-        while os.readlink(f"/proc/{self.pid}/exe") != PROGRAM:
+        while not self.executing():
             time.sleep(0.001)
         self.before = termios.tcgetattr(self.fd)
         self.data = b""
+
+    def executing(self):
+        """Whether the program took the place of the Python in the child, or has ended already."""
+        try:
+            return os.readlink(f"/proc/{self.pid}/exe") == PROGRAM
+        except FileNotFoundError:  # a process that ended has no program any more
+            return True
 
     def read(self, seconds, until=lambda data: False):
         self.data += read_for(self.fd, seconds, lambda piece: until(self.data + piece))
