@@ -187,9 +187,8 @@ std::string describe(const BenchResult& result, Engine& engine, KvCacheType kv) 
                        pass.bytes / pass.seconds / 1e9, 100 * share(pass, result.bandwidth));
   };
   if (result.decoded > 0) {
-    text += fmt::format("decode at depth {}: {:.1f} t/s ({:.2f} ms a token); {} per token\n",
-                        result.depth, 1 / result.step.seconds, 1e3 * result.step.seconds,
-                        traffic(result.step));
+    text += fmt::format("decode at depth {}: {:.1f} t/s ({:.2f} ms a token); {}\n", result.depth,
+                        1 / result.step.seconds, 1e3 * result.step.seconds, traffic(result.step));
   }
   for (const PassTime& pass : result.passes) {
     text += fmt::format("pass of {} rows: {:.2f} ms, {:.2f} of the first; {}\n", pass.rows,
