@@ -17,7 +17,7 @@
 namespace sluice::cpu {
 namespace {
 
-inline constexpr std::uint32_t kQueryTile = 12;
+inline constexpr std::uint32_t kQueryTile = 8;
 
 // Some query heads that see a part of the piece.
 struct QueryTile {
@@ -36,7 +36,6 @@ struct QueryTile {
   float scale[kQueryTile * kMaxHeadDim / 32];
   std::int32_t offset[kQueryTile * kMaxHeadDim / 32];
   float x[kQueryTile * kMaxHeadDim];
-  alignas(64) float acc[kQueryTile * kMaxHeadDim];  // weighted sum of values, [padded_dim] a query
 };
 
 // 16 int8 keys: groups of 32 dimensions are the blocks, tokens the lanes.
@@ -160,140 +159,101 @@ struct Int8Values {
 };
 
 // acc[t][0 .. 32) += sum over tokens [begin, end) of weight[t][token] * value[token][0 .. 32), for
-// T queries. `stride` is in bytes.
+// T queries; `values` is the offset of the group's first value in a block.
 template <class Isa, class Values, int T>
-SLUICE_INLINE void value_tile(const std::uint8_t* values, std::size_t stride, const float* weight,
-                              std::uint32_t begin, std::uint32_t end, float* acc_memory,
-                              std::size_t acc_stride) {
+static void value_tile(const std::byte* const* blocks, std::size_t values, std::size_t stride,
+                       const float* weight, std::uint32_t begin, std::uint32_t end,
+                       float (*acc_memory)[32]) {
   using F = typename Isa::F;
   constexpr int V = 32 / Isa::kLanes;
-  if (begin >= end) return;
   F acc[T][V];
   for (int t = 0; t < T; ++t) {
-    for (int v = 0; v < V; ++v)
-      acc[t][v] = Isa::load(acc_memory + t * acc_stride + v * Isa::kLanes);
+    for (int v = 0; v < V; ++v) acc[t][v] = Isa::load(acc_memory[t] + v * Isa::kLanes);
   }
-  const std::uint8_t* p = values + begin * stride;
-  for (std::uint32_t token = begin; token < end; ++token, p += stride) {
-    F w[T];
-    for (int t = 0; t < T; ++t) w[t] = Isa::set1(weight[t * kKvBlock + token]);
-    for (int v = 0; v < V; ++v) {
-      const F value = Values::template load<Isa>(p + v * Isa::kLanes * Values::kBytes);
-      for (int t = 0; t < T; ++t) acc[t][v] = Isa::fma(w[t], value, acc[t][v]);
+  for (std::uint32_t token = begin; token < end;) {
+    const std::uint32_t stop = smaller(end, (token / kKvBlock + 1) * kKvBlock);
+    const std::uint8_t* p = reinterpret_cast<const std::uint8_t*>(blocks[token / kKvBlock]) +
+                            values + token % kKvBlock * stride;
+    for (; token < stop; ++token, p += stride) {
+      F w[T];
+      for (int t = 0; t < T; ++t) w[t] = Isa::set1(weight[t * kKvPiece + token]);
+      for (int v = 0; v < V; ++v) {
+        const F value = Values::template load<Isa>(p + v * Isa::kLanes * Values::kBytes);
+        for (int t = 0; t < T; ++t) acc[t][v] = Isa::fma(w[t], value, acc[t][v]);
+      }
     }
   }
   for (int t = 0; t < T; ++t) {
-    for (int v = 0; v < V; ++v)
-      Isa::store(acc_memory + t * acc_stride + v * Isa::kLanes, acc[t][v]);
+    for (int v = 0; v < V; ++v) Isa::store(acc_memory[t] + v * Isa::kLanes, acc[t][v]);
   }
 }
 
-// The tokens of a block that query i sees, as slots.
-SLUICE_INLINE std::uint32_t first_slot(const QueryTile& tile_data, std::uint32_t i,
-                                       std::uint32_t block) {
-  const std::uint32_t begin = tile_data.begin[i];
-  return begin > block * kKvBlock ? smaller(begin - block * kKvBlock, kKvBlock) : 0;
-}
-SLUICE_INLINE std::uint32_t last_slot(const QueryTile& tile_data, std::uint32_t i,
-                                      std::uint32_t block) {
-  const std::uint32_t end = tile_data.end[i];
-  return end > block * kKvBlock ? smaller(end - block * kKvBlock, kKvBlock) : 0;
-}
-
-// Adds one group of 32 dimensions of one block, for queries [i, i + T) of the tile. Tokens that all
-// of them see are loaded once; the rest (the diagonal of a prompt, the edge of a window) goes query
-// by query, in the order of the tokens all the same.
-template <class Isa, class Values, int T>
-SLUICE_INLINE void add_queries(const QueryTile& tile_data, std::uint32_t i, std::uint32_t block,
-                               const std::uint8_t* values, std::size_t stride,
-                               const float (*weight)[kKvBlock], float* acc,
-                               std::size_t acc_stride) {
-  std::uint32_t low = 0;
-  std::uint32_t high = kKvBlock;
-  for (int t = 0; t < T; ++t) {
-    const std::uint32_t begin = first_slot(tile_data, i + t, block);
-    low = low > begin ? low : begin;
-    high = smaller(high, last_slot(tile_data, i + t, block));
-  }
-  if (low >= high) low = high = kKvBlock;  // nothing in common: all in the first loop
-  const auto alone = [&](int t, std::uint32_t begin, std::uint32_t end) {
-    value_tile<Isa, Values, 1>(values, stride, weight[i + t], begin, end,
-                               acc + (i + t) * acc_stride, acc_stride);
-  };
-  for (int t = 0; t < T; ++t)
-    alone(t, first_slot(tile_data, i + t, block), smaller(low, last_slot(tile_data, i + t, block)));
-  value_tile<Isa, Values, T>(values, stride, weight[i], low, high, acc + i * acc_stride,
-                             acc_stride);
-  for (int t = 0; t < T; ++t) alone(t, high, last_slot(tile_data, i + t, block));
-}
-
-// Three queries at a time: their sums and weights just fit the registers of AVX2, and two would
-// leave its multipliers waiting for each other.
-template <class Isa, class Values>
-static void add_group(const QueryTile& tile_data, std::uint32_t block, const std::uint8_t* values,
-                      std::size_t stride, const float (*weight)[kKvBlock], float* acc,
-                      std::size_t acc_stride) {
-  std::uint32_t i = 0;
-  for (; i + 3 <= tile_data.count; i += 3)
-    add_queries<Isa, Values, 3>(tile_data, i, block, values, stride, weight, acc, acc_stride);
-  for (; i < tile_data.count; ++i)
-    value_tile<Isa, Values, 1>(values, stride, weight[i], first_slot(tile_data, i, block),
-                               last_slot(tile_data, i, block), acc + i * acc_stride, acc_stride);
-}
-
-// Adds the piece's values of all queries of the tile into the output, block by block, so that the
-// cache's bytes are read once and in order.
+// Adds the piece's values of all queries of the tile into the output. Tokens that all queries of a
+// pair see are loaded once for both; the rest (the diagonal of a prompt, the edge of a window) goes
+// query by query.
 template <class Isa, class Values>
 static void add_values(const AttentionTask& task, QueryTile& tile_data) {
-  constexpr bool kScaled = Values::kBytes == 1;
+  constexpr std::uint32_t kPair = 2;
   const std::uint32_t dim = task.layout.head_dim;
   const std::uint32_t padded = (dim + 31) / 32 * 32;
   const std::uint32_t groups = padded / 32;
   const std::size_t key_bytes = task.layout.key_bytes();
-  const std::size_t stride = std::size_t{padded} * Values::kBytes;
-  const bool widen = Values::kBytes != 4 && tile_data.count > 2;  // once for all queries
-  alignas(64) float weight[kQueryTile][kKvBlock];
-  alignas(64) float wide[kKvBlock][32];
-  __builtin_memset(tile_data.acc, 0, std::size_t{tile_data.count} * padded * sizeof(float));
-
-  for (std::uint32_t block = tile_data.first / kKvBlock; block * kKvBlock < tile_data.last;
-       ++block) {
-    const auto* values = reinterpret_cast<const std::uint8_t*>(task.blocks[block]) + key_bytes;
-    const std::uint32_t first =
-        tile_data.first > block * kKvBlock ? tile_data.first - block * kKvBlock : 0;
-    const std::uint32_t last = smaller(tile_data.last - block * kKvBlock, kKvBlock);
-    for (std::uint32_t g = 0; g < groups; ++g) {
-      for (std::uint32_t i = 0; i < tile_data.count; ++i) {
-        const float* p = &tile_data.score[i][block * kKvBlock];
-        for (std::uint32_t slot = 0; slot < kKvBlock; slot += Isa::kLanes) {
-          auto w = Isa::load(p + slot);
-          if constexpr (kScaled)
-            w = Isa::mul(w, Isa::load_half(values + value_scale_offset(groups, slot, g)));
-          Isa::store(&weight[i][slot], w);
+  constexpr bool kScaled = Values::kBytes == 1;
+  alignas(64) float scaled[kScaled ? kPair : 1][kKvPiece];
+  for (std::uint32_t g = 0; g < groups; ++g) {
+    const std::uint32_t dims = smaller(32, dim - 32 * g);
+    for (std::uint32_t i = 0; i < tile_data.count; i += kPair) {
+      const std::uint32_t n = smaller(kPair, tile_data.count - i);
+      const float* weight = tile_data.score[i];
+      if constexpr (kScaled) {
+        for (std::uint32_t t = 0; t < n; ++t) {
+          const std::uint32_t end = tile_data.end[i + t];
+          for (std::uint32_t token = tile_data.begin[i + t] / 16 * 16; token < end;
+               token += Isa::kLanes) {
+            const auto* scales =
+                reinterpret_cast<const std::uint8_t*>(task.blocks[token / kKvBlock]) + key_bytes +
+                value_scale_offset(groups, token % kKvBlock, g);
+            Isa::store(&scaled[t][token],
+                       Isa::mul(Isa::load(&tile_data.score[i + t][token]), Isa::load_half(scales)));
+          }
         }
+        weight = scaled[0];
       }
-      const std::uint8_t* group = values + std::size_t{32} * g * Values::kBytes;
-      float* acc = tile_data.acc + std::size_t{32} * g;
-      if (widen) {
-        for (std::uint32_t slot = first; slot < last; ++slot) {
-          for (int v = 0; v < 32; v += Isa::kLanes)
-            Isa::store(&wide[slot][v],
-                       Values::template load<Isa>(group + slot * stride + v * Values::kBytes));
-        }
-        add_group<Isa, F32Elements>(tile_data, block, reinterpret_cast<const std::uint8_t*>(wide),
-                                    sizeof wide[0], weight, acc, padded);
-      } else {
-        add_group<Isa, Values>(tile_data, block, group, stride, weight, acc, padded);
+      alignas(64) float acc[kPair][32] = {};
+      const std::size_t values = key_bytes + std::size_t{32} * g * Values::kBytes;
+      const std::size_t stride = std::size_t{padded} * Values::kBytes;
+      std::uint32_t low = tile_data.begin[i];
+      std::uint32_t high = tile_data.end[i];
+      if (n == 2) {
+        low = low > tile_data.begin[i + 1] ? low : tile_data.begin[i + 1];
+        high = smaller(high, tile_data.end[i + 1]);
+      }
+      for (std::uint32_t t = 0; t < n; ++t)
+        value_tile<Isa, Values, 1>(task.blocks, values, stride, weight + t * kKvPiece,
+                                   tile_data.begin[i + t], smaller(low, tile_data.end[i + t]),
+                                   acc + t);
+      if (n == 2 && low < high)
+        value_tile<Isa, Values, 2>(task.blocks, values, stride, weight, low, high, acc);
+      for (std::uint32_t t = 0; t < n; ++t) {
+        // From where the common part ended, or where this query's own tokens begin after it.
+        const std::uint32_t from = n == 2 && low < high ? high : low;
+        value_tile<Isa, Values, 1>(task.blocks, values, stride, weight + t * kKvPiece,
+                                   from > tile_data.begin[i + t] ? from : tile_data.begin[i + t],
+                                   tile_data.end[i + t], acc + t);
+      }
+      for (std::uint32_t t = 0; t < n; ++t) {
+        float* out = task.output + tile_data.output[i + t] + 32 * g;
+        const auto old_factor = Isa::set1(tile_data.old_factor[i + t]);
+        const auto new_factor = Isa::set1(tile_data.new_factor[i + t]);
+        float merged[32];
+        for (std::uint32_t d = 0; d < dims; ++d) merged[d] = out[d];
+        for (std::uint32_t d = dims; d < 32; ++d) merged[d] = 0.0f;
+        for (std::uint32_t d = 0; d < 32; d += Isa::kLanes)
+          Isa::store(merged + d, Isa::fma(Isa::load(acc[t] + d), new_factor,
+                                          Isa::mul(Isa::load(merged + d), old_factor)));
+        for (std::uint32_t d = 0; d < dims; ++d) out[d] = merged[d];
       }
     }
-  }
-  for (std::uint32_t i = 0; i < tile_data.count; ++i) {
-    float* out = task.output + tile_data.output[i];
-    const float* acc = tile_data.acc + std::size_t{i} * padded;
-    const float old_factor = tile_data.old_factor[i];
-    const float new_factor = tile_data.new_factor[i];
-    for (std::uint32_t d = 0; d < dim; ++d)
-      out[d] = __builtin_fmaf(acc[d], new_factor, out[d] * old_factor);
   }
 }
 
