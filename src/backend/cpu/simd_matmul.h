@@ -22,7 +22,7 @@ inline constexpr std::uint32_t kBlockRows = 64;      // rows of x that share an 
 inline constexpr std::uint32_t kStretch = 16;        // blocks of 32 columns in a stretch
 inline constexpr std::uint32_t kExtras = 4096;       // blocks of x prepared at a time
 inline constexpr std::uint32_t kFloatStretch = 256;  // columns
-inline constexpr std::size_t kPrefetchBytes = 4096;  // ahead of the stream
+inline constexpr std::size_t kPrefetchBytes = 2048;  // ahead of the stream
 
 constexpr bool uses_codebook(BlockType type) {
   return type == BlockType::kIQ4_NL || type == BlockType::kIQ4_XS || type == BlockType::kMXFP4;
@@ -246,12 +246,14 @@ static void store_acc(const float* acc, std::uint32_t rows, std::uint32_t lanes,
 
 SLUICE_INLINE std::uint32_t smaller(std::uint32_t a, std::uint32_t b) { return a < b ? a : b; }
 
-// Rows of x up to which unpacking in registers beats the buffer. Types that are costly to unpack
-// use the buffer from two rows on.
+// Rows of x up to which unpacking in registers beats the buffer; one for the types that are costly
+// to unpack.
 constexpr std::uint32_t few_rows(BlockType type) {
   const PackLayout layout = pack_layout(type);
-  if (layout.high != HighPlane::kNone || layout.low == LowPlane::kPairs) return 1;
-  return uses_codebook(type) || type == BlockType::kQ8_0 ? 4 : 8;
+  if (layout.low == LowPlane::kPairs) return 1;
+  return layout.low == LowPlane::kNibbles && layout.high == HighPlane::kNone && !uses_codebook(type)
+             ? 8
+             : 4;
 }
 
 template <class Isa, BlockType kType>
