@@ -1,6 +1,7 @@
 #include "src/backend/cpu/pack.h"
 
 #include <array>
+#include <concepts>
 #include <cstring>
 
 #include "src/backend/cpu/pack_layout.h"
@@ -104,155 +105,190 @@ float get_half(const std::uint8_t* header, std::size_t index) {
   return half_to_float(bits);
 }
 
-// Codebook types store the index, not the value.
-void nibble_codes(const std::uint8_t* qs, std::int8_t (&codes)[32]) {
-  for (int i = 0; i < 16; ++i) {
-    codes[i] = static_cast<std::int8_t>(qs[i] & 15);
-    codes[i + 16] = static_cast<std::int8_t>(qs[i] >> 4);
-  }
+// -- Codes of 32 weights of a stored block, four at a time ---------------------------------------
+// A code is the weight's unsigned integer as stored: see pack_layout.h for the offsets.
+
+std::uint32_t word_at(const std::uint8_t* bytes, std::size_t i) {
+  std::uint32_t word;
+  std::memcpy(&word, bytes + 4 * i, 4);
+  return word;
 }
 
-// Puts the codes of consecutive blocks of 32, given as weights' integers, into a bundle.
-template <std::size_t N>
-void put_codes(const PackLayout& layout, std::int8_t (&q)[N], std::uint32_t lane,
-               std::uint32_t first_block, std::uint8_t* bundle) {
-  for (std::int8_t& code : q) code = static_cast<std::int8_t>(code + layout.offset);
-  for (std::uint32_t block = 0; block < N / 32; ++block) {
-    Words words;
-    std::memcpy(words.data(), q + std::size_t{32} * block, 32);
-    put_block(layout, words, lane,
-              bundle + layout.header_bytes + (first_block + block) * layout.code_bytes());
+// 16 bytes: low nibbles are weights 0 to 15, high nibbles 16 to 31.
+Words nibble_words(const std::uint8_t* qs) {
+  Words w;
+  for (std::size_t j = 0; j < 4; ++j) {
+    w[j] = fields(word_at(qs, j), 0, 4);
+    w[j + 4] = fields(word_at(qs, j), 4, 4);
   }
+  return w;
 }
 
-// Packs one stored block into lane `lane`; `slot` is its index in the bundle (0 for K types, whose
-// block is a bundle).
-void pack_block(BlockType type, const PackLayout& layout, const std::byte* source,
-                std::uint32_t lane, std::uint32_t slot, std::uint8_t* bundle) {
-  const std::size_t entry = slot * kRowGroup + lane;  // of a table [slot][lane]
-  std::int8_t q32[32];
-  std::int8_t q256[256];
-  const auto block_of = [source](auto block) {
-    std::memcpy(&block, source, sizeof block);
-    return block;
-  };
-  switch (type) {
-    case BlockType::kQ4_0: {
-      const auto block = block_of(BlockQ4_0{});
-      put_half(bundle, entry, block.d);
-      unpack(block, q32);
-      break;
-    }
-    case BlockType::kQ4_1: {
-      const auto block = block_of(BlockQ4_1{});
-      put_half(bundle, lane, block.d);
-      put_half(bundle, kRowGroup + lane, block.m);
-      unpack(block, q32);
-      break;
-    }
-    case BlockType::kQ5_0: {
-      const auto block = block_of(BlockQ5_0{});
-      put_half(bundle, entry, block.d);
-      unpack(block, q32);
-      break;
-    }
-    case BlockType::kQ5_1: {
-      const auto block = block_of(BlockQ5_1{});
-      put_half(bundle, lane, block.d);
-      put_half(bundle, kRowGroup + lane, block.m);
-      unpack(block, q32);
-      break;
-    }
-    case BlockType::kQ8_0: {
-      const auto block = block_of(BlockQ8_0{});
-      put_half(bundle, entry, block.d);
-      unpack(block, q32);
-      break;
-    }
-    case BlockType::kIQ4_NL: {
-      const auto block = block_of(BlockIQ4_NL{});
-      put_half(bundle, entry, block.d);
-      nibble_codes(block.qs, q32);
-      break;
-    }
-    case BlockType::kMXFP4: {
-      const auto block = block_of(BlockMXFP4{});
-      bundle[entry] = block.e;
-      nibble_codes(block.qs, q32);
-      break;
-    }
-    case BlockType::kQ2_K: {
-      const auto block = block_of(BlockQ2_K{});
-      put_half(bundle, lane, block.d);
-      put_half(bundle, kRowGroup + lane, block.dmin);
-      for (std::size_t g = 0; g < 16; ++g) bundle[64 + g * kRowGroup + lane] = block.scales[g];
-      unpack(block, q256);
-      put_codes(layout, q256, lane, 0, bundle);
-      return;
-    }
-    case BlockType::kQ3_K: {
-      const auto block = block_of(BlockQ3_K{});
-      std::int8_t scales[16];
-      unpack_q3_k_scales(block.scales, scales);
-      put_half(bundle, lane, block.d);
-      for (std::size_t g = 0; g < 16; ++g)
-        bundle[64 + g * kRowGroup + lane] = static_cast<std::uint8_t>(scales[g]);
-      unpack(block, q256);
-      put_codes(layout, q256, lane, 0, bundle);
-      return;
-    }
-    case BlockType::kQ4_K:
-    case BlockType::kQ5_K: {
-      const auto pack_k = [&](const auto& block) {
-        std::uint8_t scales[8];
-        std::uint8_t mins[8];
-        unpack_q4_k_scales(block.scales, scales, mins);
-        put_half(bundle, lane, block.d);
-        put_half(bundle, kRowGroup + lane, block.dmin);
-        for (std::size_t g = 0; g < 8; ++g) {
-          bundle[64 + g * kRowGroup + lane] = scales[g];
-          bundle[192 + g * kRowGroup + lane] = mins[g];
-        }
-        unpack(block, q256);
-      };
-      if (type == BlockType::kQ4_K) {
-        pack_k(block_of(BlockQ4_K{}));
-      } else {
-        pack_k(block_of(BlockQ5_K{}));
-      }
-      put_codes(layout, q256, lane, 0, bundle);
-      return;
-    }
-    case BlockType::kQ6_K: {
-      const auto block = block_of(BlockQ6_K{});
-      put_half(bundle, lane, block.d);
-      for (std::size_t g = 0; g < 16; ++g)
-        bundle[64 + g * kRowGroup + lane] = static_cast<std::uint8_t>(block.scales[g]);
-      unpack(block, q256);
-      put_codes(layout, q256, lane, 0, bundle);
-      return;
-    }
-    case BlockType::kIQ4_XS: {
-      const auto block = block_of(BlockIQ4_XS{});
-      std::int8_t scales[8];
-      unpack_iq4_xs_scales(block, scales);
-      put_half(bundle, lane, block.d);
-      for (std::size_t g = 0; g < 8; ++g) {
-        bundle[64 + g * kRowGroup + lane] = static_cast<std::uint8_t>(scales[g]);
-        for (std::size_t i = 0; i < 16; ++i) {
-          q256[32 * g + i] = static_cast<std::int8_t>(block.qs[16 * g + i] & 15);
-          q256[32 * g + 16 + i] = static_cast<std::int8_t>(block.qs[16 * g + i] >> 4);
-        }
-      }
-      put_codes(layout, q256, lane, 0, bundle);
-      return;
-    }
-    case BlockType::kF32:
-    case BlockType::kF16:
-    case BlockType::kBF16:
-      return;
+// nibble_words with bit i of `qh` as the fifth bit of weight i.
+Words five_bit_words(const std::uint8_t* qh, const std::uint8_t* qs) {
+  Words w = nibble_words(qs);
+  const std::uint32_t bits = word_at(qh, 0);
+  for (std::size_t j = 0; j < 8; ++j) {
+    const std::uint32_t four = (bits >> (4 * j)) & 15;
+    // Bit k of the four goes to bit 0 of byte k: the factors are 2^(7 * k).
+    w[j] |= ((four * 0x00204081u) & 0x01010101u) << 4;
   }
-  put_codes(layout, q32, lane, slot, bundle);
+  return w;
+}
+
+// Group g of 32 of a block of 256.
+Words words_of(const BlockQ2_K& block, std::size_t g) {
+  Words w;
+  for (std::size_t j = 0; j < 8; ++j)
+    w[j] = fields(word_at(block.qs + g / 4 * 32, j), static_cast<unsigned>(2 * (g % 4)), 2);
+  return w;
+}
+Words words_of(const BlockQ3_K& block, std::size_t g) {
+  Words w;
+  for (std::size_t j = 0; j < 8; ++j)
+    w[j] = fields(word_at(block.qs + g / 4 * 32, j), static_cast<unsigned>(2 * (g % 4)), 2) |
+           fields(word_at(block.hmask, j), static_cast<unsigned>(g), 1) << 2;
+  return w;
+}
+Words words_of(const BlockQ4_K& block, std::size_t g) {
+  Words w;
+  for (std::size_t j = 0; j < 8; ++j)
+    w[j] = fields(word_at(block.qs + g / 2 * 32, j), static_cast<unsigned>(4 * (g % 2)), 4);
+  return w;
+}
+Words words_of(const BlockQ5_K& block, std::size_t g) {
+  Words w;
+  for (std::size_t j = 0; j < 8; ++j)
+    w[j] = fields(word_at(block.qs + g / 2 * 32, j), static_cast<unsigned>(4 * (g % 2)), 4) |
+           fields(word_at(block.qh, j), static_cast<unsigned>(g), 1) << 4;
+  return w;
+}
+Words words_of(const BlockQ6_K& block, std::size_t g) {
+  const std::uint8_t* low = block.ql + g / 4 * 64 + g % 2 * 32;
+  const std::uint8_t* high = block.qh + g / 4 * 32;
+  Words w;
+  for (std::size_t j = 0; j < 8; ++j)
+    w[j] = fields(word_at(low, j), static_cast<unsigned>(4 * (g % 4 / 2)), 4) |
+           fields(word_at(high, j), static_cast<unsigned>(2 * (g % 4)), 2) << 4;
+  return w;
+}
+Words words_of(const BlockIQ4_XS& block, std::size_t g) { return nibble_words(block.qs + 16 * g); }
+
+// -- Stored blocks into lanes of a bundle --------------------------------------------------------
+
+// Where a block's header entries and codes go.
+struct Lane {
+  const PackLayout& layout;
+  std::uint8_t* bundle;
+  std::uint32_t lane;
+
+  void codes(std::size_t block, const Words& words) const {
+    put_block(layout, words, lane, bundle + layout.header_bytes + block * layout.code_bytes());
+  }
+  // Entry `index` of a table of halves [index][16 lanes] or of bytes [index][16 lanes] at `offset`.
+  void half(std::size_t index, StoredHalf value) const {
+    put_half(bundle, index * kRowGroup + lane, value);
+  }
+  void byte(std::size_t offset, std::size_t index, int value) const {
+    bundle[offset + index * kRowGroup + lane] = static_cast<std::uint8_t>(value);
+  }
+};
+
+// Blocks of 32; `slot` is the index of the block in the bundle.
+void pack_block(const Lane& to, const BlockQ4_0& block, std::size_t slot) {
+  to.half(slot, block.d);
+  to.codes(slot, nibble_words(block.qs));
+}
+void pack_block(const Lane& to, const BlockQ4_1& block, std::size_t slot) {
+  to.half(0, block.d);
+  to.half(1, block.m);
+  to.codes(slot, nibble_words(block.qs));
+}
+void pack_block(const Lane& to, const BlockQ5_0& block, std::size_t slot) {
+  to.half(slot, block.d);
+  to.codes(slot, five_bit_words(block.qh, block.qs));
+}
+void pack_block(const Lane& to, const BlockQ5_1& block, std::size_t slot) {
+  to.half(0, block.d);
+  to.half(1, block.m);
+  to.codes(slot, five_bit_words(block.qh, block.qs));
+}
+void pack_block(const Lane& to, const BlockQ8_0& block, std::size_t slot) {
+  Words words;
+  std::memcpy(words.data(), block.qs, 32);
+  to.half(slot, block.d);
+  to.codes(slot, words);
+}
+void pack_block(const Lane& to, const BlockIQ4_NL& block, std::size_t slot) {
+  to.half(slot, block.d);
+  to.codes(slot, nibble_words(block.qs));
+}
+void pack_block(const Lane& to, const BlockMXFP4& block, std::size_t slot) {
+  to.byte(0, slot, block.e);
+  to.codes(slot, nibble_words(block.qs));
+}
+
+// Blocks of 256 are bundles of their own.
+template <class Block>
+void pack_codes(const Lane& to, const Block& block) {
+  for (std::size_t g = 0; g < 8; ++g) to.codes(g, words_of(block, g));
+}
+void pack_block(const Lane& to, const BlockQ2_K& block, std::size_t) {
+  to.half(0, block.d);
+  to.half(1, block.dmin);
+  for (std::size_t g = 0; g < 16; ++g) to.byte(64, g, block.scales[g]);
+  pack_codes(to, block);
+}
+void pack_block(const Lane& to, const BlockQ3_K& block, std::size_t) {
+  std::int8_t scales[16];
+  unpack_q3_k_scales(block.scales, scales);
+  to.half(0, block.d);
+  for (std::size_t g = 0; g < 16; ++g) to.byte(64, g, scales[g]);
+  pack_codes(to, block);
+}
+template <class Block>
+requires std::same_as<Block, BlockQ4_K> || std::same_as<Block, BlockQ5_K>
+void pack_block(const Lane& to, const Block& block, std::size_t) {
+  std::uint8_t scales[8];
+  std::uint8_t mins[8];
+  unpack_q4_k_scales(block.scales, scales, mins);
+  to.half(0, block.d);
+  to.half(1, block.dmin);
+  for (std::size_t g = 0; g < 8; ++g) {
+    to.byte(64, g, scales[g]);
+    to.byte(192, g, mins[g]);
+  }
+  pack_codes(to, block);
+}
+void pack_block(const Lane& to, const BlockQ6_K& block, std::size_t) {
+  to.half(0, block.d);
+  for (std::size_t g = 0; g < 16; ++g) to.byte(64, g, block.scales[g]);
+  pack_codes(to, block);
+}
+void pack_block(const Lane& to, const BlockIQ4_XS& block, std::size_t) {
+  std::int8_t scales[8];
+  unpack_iq4_xs_scales(block, scales);
+  to.half(0, block.d);
+  for (std::size_t g = 0; g < 8; ++g) to.byte(64, g, scales[g]);
+  pack_codes(to, block);
+}
+
+// Up to 16 rows of stored blocks, of `cols` weights each, into a zeroed group.
+template <class Block>
+void pack_group(BlockType type, const std::byte* source, std::uint32_t lanes, std::uint32_t cols,
+                std::byte* out) {
+  const PackLayout layout = pack_layout(type);
+  const std::size_t block_size = block_type_info(type).block_size;
+  const std::size_t blocks = cols / block_size;
+  const std::size_t in_bundle = 32 * layout.bundle_blocks / block_size;
+  for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      Block block;
+      std::memcpy(&block, source + (lane * blocks + b) * sizeof block, sizeof block);
+      pack_block(Lane{layout, u8(out) + b / in_bundle * layout.bundle_bytes(), lane}, block,
+                 b % in_bundle);
+    }
+  }
 }
 
 // [rows][cols] elements to [cols][16 lanes].
@@ -295,23 +331,56 @@ void pack_groups(BlockType type, const std::byte* source, std::uint32_t rows, st
     const std::uint32_t first_row = group * kRowGroup;
     const std::uint32_t lanes = rows - first_row < kRowGroup ? rows - first_row : kRowGroup;
     const std::byte* group_source = source + first_row * row_bytes;
-    if (type == BlockType::kF32) {
-      pack_float_group<std::uint32_t>(group_source, lanes, cols, group_out);
-      continue;
-    }
-    if (is_float_type(type)) {
-      pack_float_group<std::uint16_t>(group_source, lanes, cols, group_out);
-      continue;
-    }
-    const PackLayout layout = pack_layout(type);
-    const std::uint32_t bundle_blocks =
-        info.block_size == 32 ? layout.bundle_blocks : std::uint32_t{1};
-    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
-      for (std::size_t b = 0; b < row_blocks; ++b) {
-        std::uint8_t* bundle = u8(group_out) + b / bundle_blocks * layout.bundle_bytes();
-        pack_block(type, layout, group_source + lane * row_bytes + b * info.block_bytes, lane,
-                   static_cast<std::uint32_t>(b % bundle_blocks), bundle);
-      }
+    const auto pack = [&]<class Block>() {
+      pack_group<Block>(type, group_source, lanes, cols, group_out);
+    };
+    switch (type) {
+      case BlockType::kF32:
+        pack_float_group<std::uint32_t>(group_source, lanes, cols, group_out);
+        break;
+      case BlockType::kF16:
+      case BlockType::kBF16:
+        pack_float_group<std::uint16_t>(group_source, lanes, cols, group_out);
+        break;
+      case BlockType::kQ4_0:
+        pack.template operator()<BlockQ4_0>();
+        break;
+      case BlockType::kQ4_1:
+        pack.template operator()<BlockQ4_1>();
+        break;
+      case BlockType::kQ5_0:
+        pack.template operator()<BlockQ5_0>();
+        break;
+      case BlockType::kQ5_1:
+        pack.template operator()<BlockQ5_1>();
+        break;
+      case BlockType::kQ8_0:
+        pack.template operator()<BlockQ8_0>();
+        break;
+      case BlockType::kQ2_K:
+        pack.template operator()<BlockQ2_K>();
+        break;
+      case BlockType::kQ3_K:
+        pack.template operator()<BlockQ3_K>();
+        break;
+      case BlockType::kQ4_K:
+        pack.template operator()<BlockQ4_K>();
+        break;
+      case BlockType::kQ5_K:
+        pack.template operator()<BlockQ5_K>();
+        break;
+      case BlockType::kQ6_K:
+        pack.template operator()<BlockQ6_K>();
+        break;
+      case BlockType::kIQ4_NL:
+        pack.template operator()<BlockIQ4_NL>();
+        break;
+      case BlockType::kIQ4_XS:
+        pack.template operator()<BlockIQ4_XS>();
+        break;
+      case BlockType::kMXFP4:
+        pack.template operator()<BlockMXFP4>();
+        break;
     }
   }
 }
