@@ -178,6 +178,8 @@ TEST_CASE("string methods") {
         "'007', '-07', '*a**', 'a  ', '  a'");
   CHECK(value("'12'.isdigit(), 'ab'.isalpha(), 'a1'.isalnum(), ' '.isspace(), 'A'.isupper(), "
               "''.islower()") == "True, True, True, True, True, False");
+  CHECK(value("'{}\u00a0'.strip(), ' \u2003x\u3000'.rstrip(), 'a\u00a0b'.split(), 'a\u2003b "
+              "c'.rsplit(none, 1)") == "'{}', ' \\u2003x', ['a', 'b'], ['a\\u2003b', 'c']");
   CHECK(fails("{{ 'a'.split('') }}"));
   CHECK(fails("{{ 'a'.index('q') }}"));
   CHECK(fails("{{ ','.join([1]) }}"));
@@ -196,6 +198,8 @@ TEST_CASE("formatting") {
   CHECK(value("'{0[a]} {0[b]}'.format(d), '{!r}'.format('a'), '{{}}'.format(), '{:{}}'.format('a', "
               "3)") == "'1 2', \"'a'\", '{}', 'a  '");
   CHECK(value("'%s %s'|format('a', 1), '%(x)s'|format(x=2)") == "'a 1', '2'");
+  CHECK(fails("{{ '{:,x}'.format(1) }}"));
+  CHECK(fails("{{ '{:-5}'.format('a') }}"));
   CHECK(fails("{{ '%d' % 'a' }}"));
   CHECK(fails("{{ '%s' % (1, 2) }}"));
   CHECK(fails("{{ '%s%s' % 1 }}"));
@@ -312,6 +316,7 @@ TEST_CASE("filters") {
               "default=3)|map('first')|list") == "2, [3, 30]");
   CHECK(value("'<a>'|e, '<a>'|safe, '<'|safe + '<', ('<'|e)|e, 'x'|e ~ '<'") ==
         "Markup('&lt;a&gt;'), Markup('<a>'), Markup('<&lt;'), Markup('&lt;'), 'x<'");
+  CHECK(value("('ab'|e)|first, ('ab'|e)|last") == "'a', Markup('b')");
   CHECK(value("'a b/\u00e9'|urlencode, {'a': 1, 'b c': 'd'}|urlencode, 1000|filesizeformat, "
               "1|filesizeformat") == "'a%20b/%C3%A9', 'a=1&b+c=d', '1.0 kB', '1 Byte'");
   CHECK(render("{% set g = l|map('string') %}{{ g|list }}{{ g|list }}") == "['3', '1', '2'][]");

@@ -27,7 +27,7 @@ std::string sign_of(bool negative, char plus) {
 struct Spec {
   std::string fill = " ";
   char align = 0;  // < > ^ = or 0: not given
-  char sign = '-';
+  char sign = 0;   // + - space or 0: not given
   bool alternate = false;
   bool zero = false;
   char grouping = 0;
@@ -139,7 +139,7 @@ Status append_formatted_string(const Value& v, const Spec& spec, TaggedText* out
   if (spec.type != 0 && spec.type != 's') {
     return bad_input("Unknown format code '{}' for object of type 'str'", spec.type);
   }
-  if (spec.sign != '-' || spec.alternate || spec.grouping != 0 || spec.align == '=') {
+  if (spec.sign != 0 || spec.alternate || spec.grouping != 0 || spec.align == '=') {
     return bad_input("sign, '#', ',' and '=' are not allowed in a string format specifier");
   }
   TaggedText text = v.text();
@@ -157,18 +157,23 @@ Status append_formatted_integer(const Value& v, const Spec& spec, TaggedText* ou
   if (spec.type != 0 && std::string_view("dxXobn").find(spec.type) == std::string_view::npos) {
     return bad_input("Unknown format code '{}' for object of type 'int'", spec.type);
   }
+  const bool groups =
+      spec.type == 0 || spec.type == 'd' || (spec.grouping == '_' && spec.type != 'n');
+  if (spec.grouping != 0 && !groups) {
+    return bad_input("Cannot specify '{}' with '{}'.", spec.grouping, spec.type);
+  }
   if (spec.precision >= 0) return bad_input("Precision not allowed in integer format specifier");
   NumberStyle style;
   style.type = spec.type == 0 || spec.type == 'n' ? 'd' : spec.type;
   style.alternate = spec.alternate;
-  style.plus = spec.sign;
+  style.plus = spec.sign == 0 ? '-' : spec.sign;
   return append_number(integer_digits(v.as_int(), style), spec, v.content(), out);
 }
 
 Status append_formatted_float(const Value& v, const Spec& spec, TaggedText* out) {
   NumberStyle style;
   if (spec.alternate) return bad_input("'#' in the format of a float is not supported");
-  style.plus = spec.sign;
+  style.plus = spec.sign == 0 ? '-' : spec.sign;
   if (spec.precision > kMaxPrecision) {
     return bad_input("format precision above {} (limit)", kMaxPrecision);
   }
@@ -184,10 +189,13 @@ Status append_formatted_float(const Value& v, const Spec& spec, TaggedText* out)
     if (spec.precision >= 0) {
       return bad_input("a format with a precision but no type is not supported; use 'g' or 'f'");
     }
-    digits.sign = sign_of(std::signbit(value), spec.sign);
+    digits.sign = sign_of(std::signbit(value), style.plus);
     digits.digits = float_repr(std::fabs(value));
-  } else if (std::string_view("eEfFgG").find(spec.type) != std::string_view::npos) {
-    style.type = spec.type;
+  } else if (std::string_view("eEfFgGn").find(spec.type) != std::string_view::npos) {
+    if (spec.type == 'n' && spec.grouping != 0) {
+      return bad_input("Cannot specify '{}' with 'n'.", spec.grouping);
+    }
+    style.type = spec.type == 'n' ? 'g' : spec.type;
     digits = float_digits(value, style);
   } else {
     return bad_input("Unknown format code '{}' for object of type 'float'", spec.type);

@@ -174,6 +174,10 @@ Result<std::shared_ptr<IteratorNode>> reversed_iterator(Runtime& rt, const Value
   Value sequence = v;
   if (v.is_string()) {
     SLUICE_ASSIGN_OR_RETURN(std::vector<Value> characters, to_vector(rt, v));
+    // Backwards, Python goes by index, which keeps Markup; forwards it does not.
+    if (v.markup()) {
+      for (Value& character : characters) character = rt.make_string(character.text(), true);
+    }
     sequence = rt.make_list(std::move(characters));
   }
   SLUICE_ASSIGN_OR_RETURN(const std::int64_t length, length_of(rt, sequence));

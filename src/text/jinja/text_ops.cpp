@@ -22,12 +22,14 @@ void for_each_char(const TaggedText& text, F&& f) {
   });
 }
 
-// Start of the character that ends at `end`.
+// Start of the character that ends at `end`. Requires end > 0.
 std::size_t previous_char(std::string_view s, std::size_t end, char32_t* cp) {
   for (std::size_t back = 1; back <= std::min<std::size_t>(4, end); ++back) {
-    if (decode_utf8(s, end - back, cp) == back) return end - back;
+    const bool whole = decode_utf8(s.substr(0, end), end - back, cp) == back;
+    const bool bad_byte = *cp >= 0xdc80 && *cp <= 0xdcff;
+    if (whole && !bad_byte) return end - back;
   }
-  decode_utf8(s, end - 1, cp);
+  decode_utf8(s.substr(0, end), end - 1, cp);
   return end - 1;
 }
 

@@ -267,9 +267,11 @@ namespace {
 Status check_hashable_inside(const Value& v, int depth) {
   constexpr int kMaxDepth = 50;
   switch (v.kind()) {
+    case Kind::kDictView:
+      if (v.as<DictViewNode>().which == DictView::kValues) return {};
+      [[fallthrough]];
     case Kind::kList:
     case Kind::kDict:
-    case Kind::kDictView:
       return bad_input("unhashable type: '{}' cannot be the key of a dict", type_name(v));
     case Kind::kTuple:
       if (depth > kMaxDepth) {
