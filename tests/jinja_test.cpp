@@ -254,6 +254,11 @@ TEST_CASE("scopes") {
         "[][1]");
   CHECK(render("{% macro f() %}[{{ n }}]{% endmacro %}{{ f() }}{% set n = n + 1 %}{{ f() }}") ==
         "[5][6]");
+  CHECK(render("{% for i in [1] %}{% for j in [1] %}[{{ n }}]{% endfor %}{% set n = 2 %}{{ n }}{% "
+               "endfor %}") == "[]2");
+  CHECK(render("{% for i in [1] %}{% for j in [1] %}[{{ n }}]{% endfor %}{% if i %}{% set n = 2 "
+               "%}{% endif %}"
+               "{{ n }}{% endfor %}") == "[5]2");
   CHECK(render("{% set d.x = 1 %}").find("non-namespace") != std::string::npos);
 }
 
@@ -284,6 +289,9 @@ TEST_CASE("filters") {
   CHECK(value("l|sort, l|sort(reverse=true), ['b', 'A', 'c']|sort, ['b', "
               "'A']|sort(case_sensitive=true)") ==
         "[1, 2, 3], [3, 2, 1], ['A', 'b', 'c'], ['A', 'b']");
+  CHECK(value("[(1, 'b'), (0, 'x'), (1, 'a')]|sort(attribute=0), [(1, 'b'), (0, 'x'), (1, "
+              "'a')]|sort(true, attribute=0)") ==
+        "[(0, 'x'), (1, 'b'), (1, 'a')], [(1, 'b'), (1, 'a'), (0, 'x')]");
   CHECK(value("people|sort(attribute='name')|map(attribute='name')|list") ==
         "['adam', 'Bob', 'Zoe']");
   CHECK(value("people|selectattr('age', 'defined')|map(attribute='age')|sum, "
