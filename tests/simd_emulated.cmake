@@ -8,7 +8,11 @@ sluice_test(simd_emulated LINK sluice_kernels_testing)
 target_sources(test_simd_emulated PRIVATE ${CMAKE_SOURCE_DIR}/src/backend/cpu/avx512.cpp)
 # -mfma: SIMDe's own multiply-add rounds twice. Little optimisation and no forced inlining, or the
 # compiler takes minutes.
+set(emulation_options -mavx2 -mfma -mf16c -O1 -Wno-psabi -w)
+if(SLUICE_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND emulation_options -fno-sanitize=undefined --param=asan-instrumentation-with-call-threshold=0)
+endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cpu/avx512.cpp PROPERTIES
   COMPILE_DEFINITIONS "SLUICE_EMULATE_SIMD;SIMDE_NO_INLINE"
-  COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-O1;-Wno-psabi;-w")
+  COMPILE_OPTIONS "${emulation_options}")
 target_include_directories(test_simd_emulated SYSTEM PRIVATE ${SIMDE_INCLUDE_DIR})

@@ -1,20 +1,13 @@
 // The table for machines with AVX2, FMA and F16C. Compiled for them: nothing here may run before
 // `supported` says yes.
 #include "src/backend/cpu/avx2_isa.h"
+#include "src/backend/cpu/cpu_features.h"
 #include "src/backend/cpu/simd_attention.h"
 #include "src/backend/cpu/simd_matmul.h"
 #include "src/backend/cpu/simd_tables.h"
 #include "src/backend/cpu/simd_vectors.h"
 
 namespace sluice::cpu {
-namespace {
-
-bool avx2_supported() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c");
-}
-
-}  // namespace
 
 const Kernels kAvx2Kernels = {
     .name = "avx2",

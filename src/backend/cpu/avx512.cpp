@@ -2,27 +2,13 @@
 // vectors, the rest is as for AVX2. The test of emulated kernels compiles this unit against SIMDe.
 #include "src/backend/cpu/avx2_isa.h"
 #include "src/backend/cpu/avx512_isa.h"
+#include "src/backend/cpu/cpu_features.h"
 #include "src/backend/cpu/simd_attention.h"
 #include "src/backend/cpu/simd_matmul.h"
 #include "src/backend/cpu/simd_tables.h"
 #include "src/backend/cpu/simd_vectors.h"
 
 namespace sluice::cpu {
-namespace {
-
-bool avx512_supported() {
-  const bool narrow = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                      __builtin_cpu_supports("f16c");
-#ifdef SLUICE_EMULATE_SIMD
-  return narrow;
-#else
-  return narrow && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vnni");
-#endif
-}
-
-}  // namespace
 
 #ifdef SLUICE_EMULATE_SIMD
 const Kernels kEmulatedAvx512Kernels = {
@@ -30,7 +16,11 @@ const Kernels kEmulatedAvx512Kernels = {
 const Kernels kAvx512Kernels = {
 #endif
     .name = "avx512",
+#ifdef SLUICE_EMULATE_SIMD
+    .supported = avx2_supported,
+#else
     .supported = avx512_supported,
+#endif
     .quantize_rows = quantize_rows,
     .matmul = matmul<Avx512>,
     .matmul_float = matmul_float<Avx512>,
