@@ -244,6 +244,25 @@ Result<ExprPtr> Parser::parse_product() {
   return finish(std::move(expr));
 }
 
+namespace {
+
+bool is_number(const Expr& expr) {
+  return expr.kind == Expr::Kind::kConst && expr.value.is_number();
+}
+
+bool is_constant_number(const Expr& expr) {
+  return is_number(expr) || (expr.kind == Expr::Kind::kNegate && is_number(*expr.kids[0]));
+}
+
+// One that is written with a minus sign: -0.0 is, -0 is not.
+bool is_negative_constant(const Expr& expr) {
+  if (expr.kind != Expr::Kind::kNegate || !is_number(*expr.kids[0])) return false;
+  const Value& value = expr.kids[0]->value;
+  return value.is(Kind::kFloat) || value.as_int() != 0;
+}
+
+}  // namespace
+
 Result<ExprPtr> Parser::parse_power() {
   const Position position = current().position;
   SLUICE_ASSIGN_OR_RETURN(ExprPtr left, parse_unary());
@@ -251,9 +270,23 @@ Result<ExprPtr> Parser::parse_power() {
   ExprPtr expr = make(Expr::Kind::kBinary, position);
   expr->kids.push_back(std::move(left));
   while (skip_op("**")) {
-    expr->binary_ops.push_back(BinaryOp::kPow);
     SLUICE_ASSIGN_OR_RETURN(ExprPtr right, parse_unary());
+    expr->binary_ops.push_back(BinaryOp::kPow);
     expr->kids.push_back(std::move(right));
+    if (expr->kids.size() > 2 || !is_negative_constant(*expr->kids[0]) ||
+        is_constant_number(*expr->kids[1])) {
+      continue;
+    }
+    // jinja2 folds the sign into the number and writes Python source of it, where -2 ** x is
+    // -(2 ** x): so it is even for (-2) ** x. With an exponent that is a number all is folded.
+    ExprPtr number = std::move(expr->kids[0]->kids[0]);
+    ExprPtr negated = std::move(expr->kids[0]);
+    expr->kids[0] = std::move(number);
+    SLUICE_ASSIGN_OR_RETURN(negated->kids[0], finish(std::move(expr)));
+    SLUICE_ASSIGN_OR_RETURN(negated, finish(std::move(negated)));
+    if (!at_op("**")) return negated;
+    expr = make(Expr::Kind::kBinary, position);
+    expr->kids.push_back(std::move(negated));
   }
   return finish(std::move(expr));
 }
