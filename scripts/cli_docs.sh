@@ -65,6 +65,12 @@ TEXT
 
 ## What the others print
 
+- `template` prints the prompt and nothing else; a line end is added on a terminal only. `--json`: `text`, `parts` (each with its `text`
+  and whether it is `content`, that is, from the conversation) and with `--tokens` the `ids`, which are those that `run` would use. The
+  conversation is an object with `messages` and perhaps `tools`, `add_generation_prompt` (false), `bos_token` and `eos_token` (those
+  of the model); all other keys are variables of the template. A list stands for the messages alone. At most 64 MiB, 4 million
+  values, 200 levels. A template that refuses the conversation (`raise_exception`) ends it with exit code 1 and its own
+  words; any other fault of it is exit code 3, with line and column.
 - `tokenize --json`: `{"ids": [...]}`; where stdin is a JSON array of strings, a list of these.
 - `inspect --json`: one object with the overview, all metadata, all tensors, and with `--fit` the memory plans.
 - `perplexity` ends with a line `perplexity: P +- E over N tokens`, E being the standard error. With a saved reference it also

@@ -29,7 +29,7 @@ STORIES = None  # the real small model of the reference results; the bundled mod
 BUNDLED = ROOT / "models/storyteller-q4_0.gguf"
 # From Ctrl-C to the exit. The promise is 0.2 s; a busy test machine gets more.
 INTERRUPT_SECONDS = 2.0
-COMMANDS = ["run", "inspect", "tokenize", "perplexity", "bench"]
+COMMANDS = ["run", "inspect", "template", "tokenize", "perplexity", "bench"]
 
 
 def sluice(*arguments, stdin=subprocess.DEVNULL, timeout=120, **options):

@@ -17,6 +17,7 @@ Status bench_command(std::span<const std::string> args, Console& console);
 Status inspect_command(std::span<const std::string> args, Console& console);
 Status perplexity_command(std::span<const std::string> args, Console& console);
 Status run_command(std::span<const std::string> args, Console& console);
+Status template_command(std::span<const std::string> args, Console& console);
 Status tokenize_command(std::span<const std::string> args, Console& console);
 
 }  // namespace sluice::cli

@@ -22,6 +22,7 @@ struct Command {
 constexpr auto kCommands = std::to_array<Command>({
     {"run", "generate text for one prompt", run_command},
     {"inspect", "show what a model file holds, and what fits in memory", inspect_command},
+    {"template", "show the prompt that a chat template makes of a conversation", template_command},
     {"tokenize", "show the tokens of a text", tokenize_command},
     {"perplexity", "measure how well a model predicts a text", perplexity_command},
     {"bench", "measure passes: tokens/s, bytes per token, share of the bandwidth", bench_command},

@@ -18,6 +18,9 @@ class ModelFlags {
   void declare_machine(Flags& flags);                    // -t, --kv, --device
   void declare_rare(Flags& flags);                       // --prefill-chunk, --cpu-isa
 
+  // Whether there is a -m.
+  bool given() const { return model_.has_value(); }
+
   // The model's path. Without -m the bundled model, which is said on stderr; kUsage if it is
   // absent.
   Result<std::string> path(Console& console) const;

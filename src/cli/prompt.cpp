@@ -78,12 +78,10 @@ Result<PromptFlags::Prompt> PromptFlags::encode(const Engine& engine, Console& c
     prompt.form = raw_ ? Form::kRaw : Form::kPlain;
     SLUICE_ASSIGN_OR_RETURN(prompt.ids, tokenizer.encode(text_, {false, raw_}));
   }
-  // Not the tokenizer's add_special: an EOS behind the prompt would end the text before it begins.
-  // Where a template has written BOS, that is the one.
-  const std::int32_t bos = tokenizer.bos_id();
-  const bool has_bos = chat && !prompt.ids.empty() && prompt.ids[0] == bos;
-  if (tokenizer.add_bos() && bos != kNoToken && !has_bos) {
-    prompt.ids.insert(prompt.ids.begin(), bos);
+  if (chat) {
+    add_bos_if_wanted(tokenizer, prompt.ids);
+  } else if (tokenizer.add_bos() && tokenizer.bos_id() != kNoToken) {
+    prompt.ids.insert(prompt.ids.begin(), tokenizer.bos_id());
   }
   if (tokenizer.has_double_bos(prompt.ids)) {
     console.warning(raw_ ? "the prompt begins with BOS twice: one is added, so leave out the one "
@@ -118,6 +116,13 @@ Result<std::vector<TextPart>> PromptFlags::render(const Engine& engine) const {
   Result<std::vector<TextPart>> parts = chat->render(input);
   if (!parts.ok()) return explain(parts.error());
   return parts;
+}
+
+bool add_bos_if_wanted(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
+  const std::int32_t bos = tokenizer.bos_id();
+  if (!tokenizer.add_bos() || bos == kNoToken || (!ids.empty() && ids[0] == bos)) return false;
+  ids.insert(ids.begin(), bos);
+  return true;
 }
 
 std::string_view prompt_form_name(PromptFlags::Form form) {

@@ -43,6 +43,11 @@ class PromptFlags {
   std::vector<std::int32_t> ids_;  // of --prompt-tokens
 };
 
+// Puts BOS in front of a prompt's ids where the model wants it and they, written by a chat
+// template, do not begin with it; whether it did. Not the tokenizer's add_special: an EOS behind
+// the prompt would end the text before it begins.
+bool add_bos_if_wanted(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
+
 std::string_view prompt_form_name(PromptFlags::Form form);
 
 }  // namespace sluice::cli
