@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -72,6 +73,14 @@ class Backend {
   // The caller advances kv's lengths afterwards.
   virtual Result<PassTraffic> forward(std::span<const BatchRow> rows, const KvCache& kv,
                                       LayerRange layers, const ForwardIo& io) = 0;
+
+  // Snapshots: keys and values of one block of the cache, all layers, as bytes. They are good for
+  // any backend with the same kv_format() and the same weights.
+  virtual std::string kv_format() const = 0;  // "cpu-1 int8 32x128": layout, type, shape
+  virtual std::size_t kv_block_bytes() const = 0;
+  // `bytes` has kv_block_bytes().
+  virtual void export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const = 0;
+  virtual void import_kv_block(std::uint32_t block, std::span<const std::byte> bytes) = 0;
 };
 
 }  // namespace sluice

@@ -60,9 +60,10 @@ MappedFile::~MappedFile() {
 
 void release_mapped_pages(const std::byte* data, std::size_t bytes) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<std::uintptr_t>(data) + page - 1) / page * page;
-  const auto end = (reinterpret_cast<std::uintptr_t>(data) + bytes) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const std::size_t over = reinterpret_cast<std::uintptr_t>(data) % page;
+  const std::size_t skip = over != 0 ? page - over : 0;  // to the first whole page
+  if (bytes < skip + page) return;
+  ::madvise(const_cast<std::byte*>(data) + skip, (bytes - skip) / page * page, MADV_DONTNEED);
 }
 
 }  // namespace sluice

@@ -18,13 +18,6 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// Releases the request's sequence on every way out.
-struct SequenceGuard {
-  KvCache& kv;
-  SequenceId id;
-  ~SequenceGuard() { kv.release(id); }
-};
-
 // Turns tokens into certain text: whole characters, no part of a stop string.
 class TextOut {
  public:
@@ -94,7 +87,13 @@ std::string_view finish_reason_name(FinishReason reason) {
 }
 
 Result<GenerateResult> generate(Engine& engine, const GenerateRequest& request) {
+  CachedSequence sequence(engine);
+  return generate(sequence, request);
+}
+
+Result<GenerateResult> generate(CachedSequence& sequence, const GenerateRequest& request) {
   const auto start = Clock::now();
+  Engine& engine = sequence.engine();
   const Tokenizer& tokenizer = engine.tokenizer();
   const std::uint32_t context = engine.context();
   if (request.prompt.empty()) {
@@ -114,30 +113,29 @@ Result<GenerateResult> generate(Engine& engine, const GenerateRequest& request) 
                         candidates);
     }
   }
-  SLUICE_ASSIGN_OR_RETURN(Sampler sampler, Sampler::create(with_bans(request, tokenizer),
-                                                           candidates, 0, [&](std::int32_t id) {
-                                                             return tokenizer.bytes_of(id, true);
-                                                           }));
+  SLUICE_ASSIGN_OR_RETURN(
+      Sampler sampler,
+      Sampler::create(with_bans(request, tokenizer), candidates, request.stream,
+                      [&](std::int32_t id) { return tokenizer.bytes_of(id, true); }));
   GenerateResult result;
   result.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
   SLUICE_ASSIGN_OR_RETURN(TextOut out, TextOut::create(request, result));
   SLUICE_RETURN_IF_ERROR(sampler.accept(request.prompt));
 
-  KvCache& kv = engine.kv();
-  const SequenceGuard sequence{kv, kv.create()};
   std::vector<float> logits(engine.spec().vocabulary);
   const std::span<const float> usable = std::span(logits).first(candidates);
 
   const auto interrupted = [&](const Error& error) {
     return error.code == ErrorCode::kInterrupted;
   };
-  auto prefill =
-      engine.prefill(sequence.id, request.prompt, logits, request.cancel, [&](std::size_t done) {
-        if (request.on_prefill) request.on_prefill(done, request.prompt.size());
-      });
+  auto prefill = sequence.assign(request.prompt, logits, request.cancel, [&](std::size_t held) {
+    if (!request.on_prefill) return;
+    request.on_prefill(held, request.prompt.size());
+  });
   if (!prefill.ok() && !interrupted(prefill.error())) return prefill.error();
   result.timings.prefill_ms = ms_since(start);
   bool running = prefill.ok();
+  if (running) result.reused_tokens = static_cast<std::uint32_t>(prefill->reused);
   if (!running) result.finish = FinishReason::kInterrupted;
   if (running && request.max_tokens == 0) {
     result.finish = FinishReason::kLength;
@@ -184,8 +182,7 @@ Result<GenerateResult> generate(Engine& engine, const GenerateRequest& request) 
       break;
     }
     const auto pass_start = Clock::now();
-    const std::int32_t next[] = {choice.id};
-    auto step = engine.prefill(sequence.id, next, logits, request.cancel);
+    auto step = sequence.append(choice.id, logits, request.cancel);
     if (!step.ok()) {
       if (!interrupted(step.error())) return step.error();
       result.finish = FinishReason::kInterrupted;

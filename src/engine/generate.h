@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/engine/cached_sequence.h"
 #include "src/engine/engine.h"
 #include "src/engine/sampling/params.h"
 
@@ -26,6 +27,7 @@ struct GenerateRequest {
   std::vector<std::int32_t> prompt;  // not empty
   std::int64_t max_tokens = -1;      // -1: until done; -2: until the context is full
   SamplingParams sampling;
+  std::uint32_t stream = 0;       // another one gives other random draws for the same seed
   std::vector<std::string> stop;  // not printed; may begin and end inside tokens
   bool ignore_eos = false;        // all end-of-generation tokens are banned
   std::uint32_t logprobs = 0;     // alternatives to report for each token
@@ -34,7 +36,8 @@ struct GenerateRequest {
   // Gets text as soon as it is certain: whole UTF-8 characters, nothing that may become a stop
   // string. false: the reader is gone, stop with an error. May be empty.
   std::function<bool(std::string_view)> on_text;
-  std::function<void(std::size_t done, std::size_t total)> on_prefill;  // may be empty
+  // Tokens of the prompt that the cache holds, at the end of each chunk; may be empty.
+  std::function<void(std::size_t done, std::size_t total)> on_prefill;
 };
 
 struct TokenLogprobs {
@@ -59,12 +62,16 @@ struct GenerateResult {
   std::string stop_string;              // the one that ended it, if any
   std::vector<TokenLogprobs> logprobs;  // one a token, when asked for
   std::uint32_t prompt_tokens = 0;
+  std::uint32_t reused_tokens = 0;  // of the prompt, found in the cache
   Timings timings;
 };
 
-// Runs a request in a new sequence of the engine's cache and releases it. A prompt that does not
-// fit the context is an error of kUsage with the numbers. Logits that are not usable (NaN) are an
-// error.
+// Runs a request in a sequence, of which only what differs from the prompt is run anew; the tokens
+// are the same as in an empty one. Afterwards the sequence holds the prompt and the generated
+// tokens but the last. A prompt that does not fit the context is an error of kUsage with the
+// numbers. Logits that are not usable (NaN) are an error.
+Result<GenerateResult> generate(CachedSequence& sequence, const GenerateRequest& request);
+// The same in a sequence of its own.
 Result<GenerateResult> generate(Engine& engine, const GenerateRequest& request);
 
 }  // namespace sluice

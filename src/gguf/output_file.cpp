@@ -90,10 +90,13 @@ Status OutputFile::commit() {
   SLUICE_RETURN_IF_ERROR(write_through(buffer_));
   buffer_.clear();
   if (fd_ < 0) return failed("cannot write '{}': it is closed after an earlier error", path_);
-  // Some file systems report a failed write only here.
+  // On the disk before it has its name, so that a crash never leaves a cut file under it. Some file
+  // systems report a failed write only at the end.
   const int fd = std::exchange(fd_, -1);
-  if (::close(fd) != 0 || ::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
-    const int code = errno;
+  const bool synced = ::fsync(fd) == 0 || errno == EINVAL || errno == EROFS;  // a pipe or the like
+  const int sync_error = errno;
+  if (::close(fd) != 0 || !synced || ::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
+    const int code = synced ? errno : sync_error;
     ::unlink(temporary_path_.c_str());
     return failed("cannot write '{}': {}", path_, std::strerror(code));
   }

@@ -1,8 +1,10 @@
 #include "src/backend/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "src/backend/cpu/forward.h"
+#include "src/base/checked.h"
 #include "src/base/system_memory.h"
 
 namespace sluice::cpu {
@@ -20,9 +22,16 @@ KvType storage(KvCacheType type) {
   return KvType::kF32;
 }
 
+// More than any machine has, where the product does not fit 64 bits (and sums with it still do).
+constexpr std::uint64_t kTooManyBytes = std::uint64_t{1} << 62;
+
 std::uint64_t kv_cache_bytes(const ModelSpec& spec, KvCacheType type, std::uint32_t blocks) {
   const KvLayout layout{storage(type), spec.head_dim};
-  return std::uint64_t{layout.head_bytes()} * spec.kv_heads * spec.layers * blocks;
+  std::uint64_t bytes = layout.head_bytes();
+  for (const std::uint64_t factor : {spec.kv_heads, spec.layers, blocks}) {
+    bytes = checked_mul(bytes, factor).value_or(kTooManyBytes);
+  }
+  return std::min(bytes, kTooManyBytes);
 }
 
 // Key outliers of every layer; only the int8 cache needs them.
@@ -159,6 +168,33 @@ Result<std::unique_ptr<Backend>> CpuBackend::create(const Model& model, const Cp
 std::string CpuBackend::description() const {
   return fmt::format("cpu ({}, {} thread{})", kernels_.name, pool_.threads(),
                      pool_.threads() == 1 ? "" : "s");
+}
+
+// Block bytes of a layer are [kv_heads][head_bytes] in one piece; a snapshot has the layers one
+// after another. The number in "cpu-1" changes with kv_layout.h.
+std::string CpuBackend::kv_format() const {
+  constexpr const char* kNames[] = {"int8", "f16", "f32"};  // in the order of KvCacheType
+  return fmt::format("cpu-1 {} layers {} heads {} dim {} block {}",
+                     kNames[static_cast<int>(options_.kv)], model_.spec.layers,
+                     model_.spec.kv_heads, model_.spec.head_dim, kKvBlock);
+}
+
+std::size_t CpuBackend::kv_block_bytes() const {
+  return kv_layout_.head_bytes() * model_.spec.kv_heads * model_.spec.layers;
+}
+
+void CpuBackend::export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const {
+  const std::size_t layer_bytes = kv_layout_.head_bytes() * model_.spec.kv_heads;
+  for (std::uint32_t layer = 0; layer < model_.spec.layers; ++layer) {
+    std::memcpy(bytes.data() + layer * layer_bytes, kv_block(layer, block, 0), layer_bytes);
+  }
+}
+
+void CpuBackend::import_kv_block(std::uint32_t block, std::span<const std::byte> bytes) {
+  const std::size_t layer_bytes = kv_layout_.head_bytes() * model_.spec.kv_heads;
+  for (std::uint32_t layer = 0; layer < model_.spec.layers; ++layer) {
+    std::memcpy(kv_block(layer, block, 0), bytes.data() + layer * layer_bytes, layer_bytes);
+  }
 }
 
 Result<std::unique_ptr<Backend>> create_cpu_backend(const Model& model, const CpuOptions& options) {

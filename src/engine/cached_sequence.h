@@ -1,0 +1,59 @@
+// A sequence that outlives a request: its keys and values stay in the engine's cache, so that the
+// next request runs only the tokens that differ.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "src/engine/engine.h"
+
+namespace sluice {
+
+class CachedSequence {
+ public:
+  // An empty sequence; released with this object. `engine` must outlive it.
+  explicit CachedSequence(Engine& engine);
+  ~CachedSequence();
+  CachedSequence(const CachedSequence&) = delete;
+  CachedSequence& operator=(const CachedSequence&) = delete;
+
+  Engine& engine() const { return engine_; }
+  // The tokens whose keys and values the cache holds.
+  const std::vector<std::int32_t>& tokens() const { return tokens_; }
+
+  struct Prefill {
+    std::size_t reused = 0;  // tokens found in the cache
+    PassTraffic traffic;
+  };
+  // Makes the sequence hold exactly `tokens` (not empty): keeps the longest common prefix, forgets
+  // the rest and runs what is missing, at least the last token, whose logits [vocabulary] are
+  // wanted. `on_chunk` hears how many of the tokens are held. When interrupted, the sequence holds
+  // the chunks that were done.
+  Result<Prefill> assign(std::span<const std::int32_t> tokens, std::span<float> logits,
+                         const std::atomic<bool>* cancel,
+                         const std::function<void(std::size_t held)>& on_chunk = {});
+  // Runs one more token.
+  Result<PassTraffic> append(std::int32_t token, std::span<float> logits,
+                             const std::atomic<bool>* cancel);
+  // Forgets tokens from `length` on. Requires length <= tokens().size().
+  void truncate(std::size_t length);
+
+  // Keys and values of all tokens as bytes: whole blocks in order. What lies beyond the last token
+  // in its block has no meaning.
+  std::size_t snapshot_bytes() const;
+  void export_snapshot(std::span<std::byte> bytes) const;
+  // Replaces the content. Errors (kBadInput): a size that does not belong to that many tokens, more
+  // tokens than the context, ids outside the vocabulary; the sequence is empty then.
+  Status import_snapshot(std::span<const std::int32_t> tokens, std::span<const std::byte> bytes);
+
+ private:
+  Engine& engine_;
+  SequenceId id_;
+  std::vector<std::int32_t> tokens_;
+};
+
+}  // namespace sluice

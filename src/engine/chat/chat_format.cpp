@@ -1,0 +1,68 @@
+#include "src/engine/chat/chat_format.h"
+
+#include <utility>
+
+namespace sluice {
+
+const char* const ChatFormat::kPlainTemplate =
+    "{%- for message in messages %}"
+    "{%- if message.role == 'system' %}"
+    "{{- message.content | trim + '\\n\\n' }}"
+    "{%- else %}"
+    "{{- ('User: ' if message.role == 'user' else 'Assistant: ') + message.content | trim + '\\n' "
+    "}}"
+    "{%- endif %}"
+    "{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- 'Assistant:' }}{% endif %}";
+
+ChatFormat::ChatFormat(ChatTemplate chat_template, const Tokenizer& tokenizer, bool plain)
+    : template_(std::move(chat_template)), tokenizer_(&tokenizer), plain_(plain) {
+  if (plain) stops_ = {"\nUser:", "\nAssistant:"};
+}
+
+Result<ChatFormat> ChatFormat::load(const GgufFile& file, const Tokenizer& tokenizer) {
+  const bool plain = file.find("tokenizer.chat_template") == nullptr;
+  std::string_view source = kPlainTemplate;
+  if (!plain) {
+    SLUICE_ASSIGN_OR_RETURN(source, file.get_string("tokenizer.chat_template"));
+  }
+  Result<ChatTemplate> parsed = ChatTemplate::parse(source);
+  if (!parsed.ok()) {
+    return make_error(parsed.error().code, "the model's chat template can't be used: {}",
+                      parsed.error().message);
+  }
+  return ChatFormat(std::move(*parsed), tokenizer, plain);
+}
+
+Result<std::vector<TextPart>> ChatFormat::render(const nlohmann::ordered_json& messages,
+                                                 const RenderOptions& options) const {
+  ChatInput input;
+  input.messages = messages;
+  input.add_generation_prompt = options.add_generation_prompt;
+  input.bos_token = tokenizer_->token_text(tokenizer_->bos_id());
+  input.eos_token = tokenizer_->token_text(tokenizer_->eos_id());
+  input.now = options.now;
+  if (options.thinking) input.extra["enable_thinking"] = *options.thinking;
+  Result<std::vector<TextPart>> parts = template_.render(input);
+  if (parts.ok()) return parts;
+  if (is_refusal(parts.error())) {
+    return failed("the model's chat template refuses this conversation: {}", parts.error().message);
+  }
+  return failed("the model's chat template can't be used: {}", parts.error().message);
+}
+
+Result<std::vector<std::int32_t>> ChatFormat::encode(const nlohmann::ordered_json& messages,
+                                                     const RenderOptions& options) const {
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<TextPart> parts, render(messages, options));
+  SLUICE_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids, tokenizer_->encode_parts(parts, false));
+  add_bos_once(*tokenizer_, ids);
+  return ids;
+}
+
+void add_bos_once(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
+  const std::int32_t bos = tokenizer.bos_id();
+  if (!tokenizer.add_bos() || bos == kNoToken) return;
+  if (ids.empty() || ids[0] != bos) ids.insert(ids.begin(), bos);
+}
+
+}  // namespace sluice

@@ -1,0 +1,60 @@
+// From a conversation to the token ids that the model was trained on.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/gguf/gguf.h"
+#include "src/text/chat_template.h"
+#include "src/text/tokenizer.h"
+
+namespace sluice {
+
+struct RenderOptions {
+  bool add_generation_prompt = true;
+  // The template's variable enable_thinking; nothing: undefined, the template decides.
+  std::optional<bool> thinking;
+  std::optional<std::tm> now;  // for strftime_now; nothing: the clock
+};
+
+class ChatFormat {
+ public:
+  // Of a model without a template, as a template: an optional system text and an empty line, then
+  // "User: ..." and "Assistant: ..." lines. Replies end in front of the next such line.
+  static const char* const kPlainTemplate;
+
+  // The file's own template, or the plain format where it has none (see plain()). kBadInput: a
+  // template that can't be parsed. `tokenizer` must outlive the format.
+  static Result<ChatFormat> load(const GgufFile& file, const Tokenizer& tokenizer);
+
+  bool plain() const { return plain_; }
+  // Where a reply ends beside the model's own end-of-generation tokens.
+  std::span<const std::string> stops() const { return stops_; }
+
+  // `messages`: [{"role": ..., "content": ...}, ...]. Errors as ChatTemplate::render, worded for
+  // people: a template's refusal is told in its own words.
+  Result<std::vector<TextPart>> render(const nlohmann::ordered_json& messages,
+                                       const RenderOptions& options) const;
+  // The ids of what render() gives, with BOS where the model wants it, once.
+  Result<std::vector<std::int32_t>> encode(const nlohmann::ordered_json& messages,
+                                           const RenderOptions& options) const;
+
+ private:
+  ChatFormat(ChatTemplate chat_template, const Tokenizer& tokenizer, bool plain);
+  ChatTemplate template_;
+  const Tokenizer* tokenizer_;
+  bool plain_;
+  std::vector<std::string> stops_;
+};
+
+// Puts BOS in front where the model wants it and the ids do not begin with it. (Not the tokenizer's
+// add_special: an EOS behind a prompt would end the text before it begins.)
+void add_bos_once(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
+
+}  // namespace sluice
