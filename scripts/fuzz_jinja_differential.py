@@ -561,8 +561,10 @@ def on_alarm(*_):
 
 def documented(message):
     """Our reason to refuse what jinja2 renders. (It folds constants: 1[2:] is undefined, x[2:] an error.)"""
-    words = ("(limit)", "not supported", "memory address", "cannot be sliced")
-    return next((word for word in words if word in message), None)
+    words = ("(limit)", "is not supported", "are not supported", "memory address", "cannot be sliced")
+    if not any(word in message for word in words):
+        return None
+    return re.sub(r"'[^']*'", "_", re.sub(r"^line \d+, column \d+: ", "", message))
 
 
 def ask(tool, requests):

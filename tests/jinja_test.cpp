@@ -234,6 +234,11 @@ TEST_CASE("loops") {
             "{% endfor %}") == "121122");
   CHECK(render("{% for k, v in d.items() %}{{ k }}{{ v }}{% endfor %}{% for k in d %}{{ k }}{% "
                "endfor %}") == "b2a1ba");
+  // Names that look like keywords, and no comma in front of "in": as jinja2 reads them.
+  CHECK(render("{% for in in l %}{{ in }}{% endfor %}{% for a in 1, recursive %}[{{ a }}]{% endfor "
+               "%}{% for in, is in [(1, 2)] %}{{ in }}{{ is }}{% endfor %}") == "312[1][]12");
+  CHECK(fails("{% for a, in l %}{% endfor %}"));
+  CHECK(fails("{% for in l %}{% endfor %}"));
   CHECK(fails("{% for x in 5 %}{% endfor %}"));
   CHECK(fails("{% for a, b in [1] %}{% endfor %}"));
   CHECK(fails("{% break %}"));

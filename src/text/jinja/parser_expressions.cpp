@@ -366,9 +366,11 @@ Result<ExprPtr> Parser::parse_primary(bool with_namespace) {
   return fail(fmt::format("unexpected {}", describe(current())));
 }
 
-bool Parser::at_tuple_end(std::string_view end_name) const {
+// No keyword is an end, as in jinja2, whose test for "in" and "recursive" has no effect: a loop may
+// be over a variable of either name, and {% for a, in x %} is an error.
+bool Parser::at_tuple_end() const {
   return current().kind == TokenKind::kVariableEnd || current().kind == TokenKind::kBlockEnd ||
-         at_op(")") || (!end_name.empty() && at_name(end_name));
+         at_op(")");
 }
 
 Result<ExprPtr> Parser::parse_tuple(const TupleMode& mode) {
@@ -376,7 +378,7 @@ Result<ExprPtr> Parser::parse_tuple(const TupleMode& mode) {
   bool is_tuple = false;
   while (true) {
     if (!tuple->kids.empty()) SLUICE_RETURN_IF_ERROR(expect_op(","));
-    if (at_tuple_end(mode.end_name)) break;
+    if (at_tuple_end()) break;
     SLUICE_ASSIGN_OR_RETURN(ExprPtr item, mode.simplified ? parse_primary(mode.with_namespace)
                                                           : parse_expression(mode.with_condition));
     tuple->kids.push_back(std::move(item));
@@ -624,11 +626,10 @@ Status Parser::check_assignable(const Expr& target) const {
   }
 }
 
-Result<ExprPtr> Parser::parse_target(bool with_namespace, std::string_view end_name) {
+Result<ExprPtr> Parser::parse_target(bool with_namespace) {
   TupleMode mode;
   mode.simplified = true;
   mode.with_namespace = with_namespace;
-  mode.end_name = end_name;
   in_target_ = true;
   auto target = parse_tuple(mode);
   in_target_ = false;

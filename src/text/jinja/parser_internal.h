@@ -71,10 +71,9 @@ class Parser {
     bool with_condition = true;
     bool parentheses = false;
     bool with_namespace = false;
-    std::string_view end_name;  // a name that ends it, such as "in"
   };
   Result<ExprPtr> parse_tuple(const TupleMode& mode);
-  bool at_tuple_end(std::string_view end_name) const;
+  bool at_tuple_end() const;
   Result<ExprPtr> parse_list();
   Result<ExprPtr> parse_dict();
   Result<ExprPtr> parse_postfix(ExprPtr expr);
@@ -84,7 +83,7 @@ class Parser {
   Result<ExprPtr> parse_filter(ExprPtr expr, bool start_inline);
   Result<ExprPtr> parse_test(ExprPtr expr);
   Result<CallArguments> parse_arguments();
-  Result<ExprPtr> parse_target(bool with_namespace, std::string_view end_name);
+  Result<ExprPtr> parse_target(bool with_namespace);
   Status check_assignable(const Expr& target) const;
 
   // --- statements (parser_statements.cpp)

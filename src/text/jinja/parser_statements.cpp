@@ -218,11 +218,10 @@ Result<StmtPtr> Parser::parse_for() {
   StmtPtr stmt = make_stmt(Stmt::Kind::kFor, current().position);
   stmt->bodies.resize(2);
   const Temporarily<int> in_for(&for_depth_, for_depth_ + 1);
-  SLUICE_ASSIGN_OR_RETURN(ExprPtr target, parse_target(false, "in"));
+  SLUICE_ASSIGN_OR_RETURN(ExprPtr target, parse_target(false));
   SLUICE_RETURN_IF_ERROR(expect_name("in"));
   TupleMode mode;
   mode.with_condition = false;
-  mode.end_name = "recursive";
   SLUICE_ASSIGN_OR_RETURN(ExprPtr iterable, parse_tuple(mode));
   const Temporarily<bool> hard(&soft_, false);
   ExprPtr test;
@@ -286,7 +285,7 @@ Result<StmtPtr> Parser::parse_if() {
 
 Result<StmtPtr> Parser::parse_set() {
   StmtPtr stmt = make_stmt(Stmt::Kind::kSet, current().position);
-  SLUICE_ASSIGN_OR_RETURN(ExprPtr target, parse_target(true, ""));
+  SLUICE_ASSIGN_OR_RETURN(ExprPtr target, parse_target(true));
   if (skip_op("=")) {
     SLUICE_ASSIGN_OR_RETURN(ExprPtr value, parse_tuple(TupleMode()));
     store_target(*target);
@@ -315,7 +314,7 @@ Result<StmtPtr> Parser::parse_with() {
   std::vector<ExprPtr> values;
   while (current().kind != TokenKind::kBlockEnd) {
     if (!values.empty()) SLUICE_RETURN_IF_ERROR(expect_op(","));
-    SLUICE_ASSIGN_OR_RETURN(ExprPtr target, parse_target(false, ""));
+    SLUICE_ASSIGN_OR_RETURN(ExprPtr target, parse_target(false));
     stmt->exprs.push_back(std::move(target));
     SLUICE_RETURN_IF_ERROR(expect_op("="));
     SLUICE_ASSIGN_OR_RETURN(ExprPtr value, parse_expression());
