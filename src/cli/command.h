@@ -14,6 +14,7 @@ namespace sluice::cli {
 using CommandFunction = Status (*)(std::span<const std::string> args, Console& console);
 
 Status bench_command(std::span<const std::string> args, Console& console);
+Status chat_command(std::span<const std::string> args, Console& console);
 Status inspect_command(std::span<const std::string> args, Console& console);
 Status perplexity_command(std::span<const std::string> args, Console& console);
 Status run_command(std::span<const std::string> args, Console& console);

@@ -8,10 +8,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "src/cli/terminal/terminal_guard.h"
+
 namespace sluice::cli {
 namespace {
 
 std::atomic<bool> interrupted = false;
+std::atomic<bool> terminated = false;
 std::atomic<bool> progress_shown = false;
 std::atomic<int> exit_at_once = 0;
 std::atomic<std::int64_t> first_ms = 0;
@@ -29,11 +32,13 @@ std::int64_t now_ms() {
   if (progress_shown) {
     [[maybe_unused]] const auto n = write(STDERR_FILENO, kWipe.data(), kWipe.size());
   }
+  restore_terminal();
   _exit(130);
 }
 
-void on_signal(int) {
+void on_signal(int signal_number) {
   const int saved_errno = errno;
+  if (signal_number == SIGTERM) terminated = true;
   if (exit_at_once > 0) end_process();
   const std::int64_t now = now_ms();
   std::int64_t first = 0;
@@ -62,6 +67,14 @@ const std::atomic<bool>& install_interrupt_handler() {
   sigaction(SIGPIPE, &ignore, nullptr);
   return interrupted;
 }
+
+void clear_interrupt() {
+  if (terminated) return;
+  first_ms = 0;
+  interrupted = false;
+}
+
+bool termination_requested() { return terminated; }
 
 ExitOnInterrupt::ExitOnInterrupt() {
   ++exit_at_once;

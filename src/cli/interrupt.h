@@ -11,6 +11,11 @@ namespace sluice::cli {
 // is ignored, so that writing to a closed pipe is an error that can be reported.
 const std::atomic<bool>& install_interrupt_handler();
 
+// Forgets an interrupt that was dealt with: the next signal is a first one again.
+void clear_interrupt();
+// Whether SIGTERM came: it asks the program to end, not only what it is doing.
+bool termination_requested();
+
 // While one lives, the first signal ends the process at once too: for work that can't be cut short
 // and whose loss costs nothing (nothing printed yet, no file begun).
 class ExitOnInterrupt {

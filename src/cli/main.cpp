@@ -20,6 +20,7 @@ struct Command {
 };
 
 constexpr auto kCommands = std::to_array<Command>({
+    {"chat", "talk with a model in the terminal", chat_command},
     {"run", "generate text for one prompt", run_command},
     {"inspect", "show what a model file holds, and what fits in memory", inspect_command},
     {"template", "show the prompt that a chat template makes of a conversation", template_command},
@@ -37,6 +38,7 @@ std::string overview() {
   }
   text +=
       "\nexamples:\n"
+      "  sluice chat\n"
       "  sluice run -p \"Tell me a story about a fox and a lantern.\"\n"
       "  sluice run -m model.gguf -f question.txt -n 200 --temp 0.7\n"
       "  sluice inspect model.gguf --fit\n"

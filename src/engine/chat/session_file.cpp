@@ -45,7 +45,7 @@ Status write_session(const std::string& path, const ChatState& state,
                      const CachedSequence& sequence) {
   Engine& engine = sequence.engine();
   nlohmann::ordered_json json;
-  json["model"] = std::filesystem::path(engine.file().name()).filename().string();
+  json["model"] = std::filesystem::absolute(engine.file().name()).string();
   json["kv_format"] = engine.backend().kv_format();
   json["conversation"] = to_json(state);
   const std::string text =

@@ -15,7 +15,7 @@ namespace sluice {
 
 struct SessionFile {
   ChatState state;
-  std::string model;              // file name, for people
+  std::string model;              // path of the file
   std::uint64_t fingerprint = 0;  // of the model
   std::string kv_format;          // Backend::kv_format()
   std::vector<std::int32_t> tokens;

@@ -1,0 +1,75 @@
+#include "src/cli/chat/chat_view.h"
+
+namespace sluice::cli {
+
+ReplyPrinter::ReplyPrinter(Console& console, Progress& progress, MarkdownOptions options)
+    : console_(console), progress_(progress), markdown_(options) {}
+
+void ReplyPrinter::put(std::string_view text) {
+  if (text.empty() || !status_.ok()) return;
+  last_ = text.back();
+  status_ = console_.print(text);
+}
+
+void ReplyPrinter::begin() {
+  place_ = Place::kNothing;
+  hidden_bytes_ = 0;
+  last_ = '\n';
+}
+
+bool ReplyPrinter::reasoning(std::string_view text) {
+  progress_.clear();
+  if (place_ == Place::kNothing) {
+    text.remove_prefix(std::min(text.find_first_not_of(" \r\n"), text.size()));
+    if (text.empty()) return true;
+  }
+  const bool shown = show_ == ShowReasoning::kFull && console_.stdout_is_terminal();
+  if (place_ != Place::kReasoning) {
+    place_ = Place::kReasoning;
+    if (shown) put(markdown_.begin_dim());
+    if (!shown && console_.stdout_is_terminal()) {
+      put(markdown_.begin_dim() + markdown_.push("thinking ...") + markdown_.end_dim());
+    }
+  }
+  if (shown) {
+    put(markdown_.push(text));
+  } else {
+    hidden_bytes_ += text.size();
+  }
+  return status_.ok();
+}
+
+void ReplyPrinter::end_reasoning() {
+  if (place_ != Place::kReasoning) return;
+  if (show_ == ShowReasoning::kFull && console_.stdout_is_terminal()) {
+    put(markdown_.end_dim());
+    put(last_ == '\n' ? "\n" : "\n\n");
+  } else if (console_.stdout_is_terminal()) {
+    put(markdown_.begin_dim() +
+        markdown_.push(fmt::format(" {} bytes; /think shows them", hidden_bytes_)) +
+        markdown_.end_dim() + "\n");
+  }
+}
+
+bool ReplyPrinter::answer(std::string_view text) {
+  progress_.clear();
+  if (place_ != Place::kAnswer) {
+    text.remove_prefix(std::min(text.find_first_not_of(" \r\n"), text.size()));
+    if (text.empty()) return true;
+    end_reasoning();
+    place_ = Place::kAnswer;
+  }
+  put(console_.stdout_is_terminal() ? markdown_.push(text) : std::string(text));
+  return status_.ok();
+}
+
+void ReplyPrinter::end() {
+  end_reasoning();
+  if (console_.stdout_is_terminal()) put(markdown_.finish());
+  // An answer that ends within a line; an empty answer is an empty line on a pipe, so that the
+  // number of answers can be counted.
+  if (last_ != '\n' || place_ == Place::kNothing) put("\n");
+  place_ = Place::kNothing;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,45 @@
+// How a chat looks: replies with light Markdown, reasoning dimmed, notes on stderr.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/base/status.h"
+#include "src/cli/console.h"
+#include "src/cli/terminal/markdown_stream.h"
+
+namespace sluice::cli {
+
+// What of a model's reasoning is shown.
+enum class ShowReasoning { kFull, kCollapsed };
+
+// Prints one reply after another. On a terminal: Markdown, and reasoning dimmed or as one line. On
+// a pipe or in a file: the answers alone, byte for byte, each ended by a line end.
+class ReplyPrinter {
+ public:
+  ReplyPrinter(Console& console, Progress& progress, MarkdownOptions options);
+
+  void set_reasoning(ShowReasoning show) { show_ = show; }
+  void begin();
+  // false: the output can no longer be written; see status().
+  bool reasoning(std::string_view text);
+  bool answer(std::string_view text);
+  // Ends the line; attributes are normal afterwards, also in the middle of a reply.
+  void end();
+  const Status& status() const { return status_; }
+
+ private:
+  void put(std::string_view text);
+  void end_reasoning();
+
+  Console& console_;
+  Progress& progress_;
+  MarkdownStream markdown_;
+  ShowReasoning show_ = ShowReasoning::kFull;
+  enum class Place { kNothing, kReasoning, kAnswer } place_ = Place::kNothing;
+  std::size_t hidden_bytes_ = 0;  // of reasoning that is not shown
+  char last_ = '\n';
+  Status status_;
+};
+
+}  // namespace sluice::cli
