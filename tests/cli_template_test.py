@@ -191,6 +191,8 @@ class Faults(WithTemplate):
         for source, message in [
             ("{% for x in %}", b"chat template: line 1, column "),
             ("a\n{{ nothing() }}", b"chat template: line 2, column "),
+            ("a\n\u00e9\u00e9 {{ nothing() }} b\nc", "'nothing' is undefined; there: \u00e9\u00e9 {{ nothing() }} b\n".encode()),
+            ("x" * 1000 + "{{ a + }}" + "y" * 1000, b"unexpected '}}'; there: ..." + b"x" * 17 + b"{{ a + }}" + b"y" * 54 + b"...\n"),
             ("{% include 'x' %}", b"not supported"),
             ("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}", b"(limit)"),
             (b"\xff\xfe{{", b"chat template: "),

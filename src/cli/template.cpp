@@ -1,6 +1,7 @@
 // sluice template: the prompt that a chat template makes of a conversation.
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 
@@ -17,6 +18,7 @@
 #include "src/text/chat_template.h"
 #include "src/text/escape.h"
 #include "src/text/tokenizer.h"
+#include "src/text/utf8.h"
 
 namespace sluice::cli {
 namespace {
@@ -190,12 +192,49 @@ Result<Source> model_source(const OpenModel& model, const std::string& path) {
   return Source{std::string(text), "", ""};
 }
 
-Result<std::vector<TextPart>> render(const Source& source, const ChatInput& input) {
-  SLUICE_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::parse(source.text));
-  Result<std::vector<TextPart>> parts = chat.render(input);
-  if (!parts.ok() && is_refusal(parts.error())) {
-    return failed("the template refuses the conversation: {}", parts.error().message);
+// The template's text from the place that a message speaks of ("line 3, column 7") to the end of
+// the line, shortened. Empty where it speaks of none. Columns count characters, from 1.
+std::string text_at_error(std::string_view source, const std::string& message) {
+  constexpr int kBefore = 24;
+  constexpr std::size_t kLongest = 80;
+  int line = 0;
+  int column = 0;
+  const std::size_t place = message.find("line ");
+  if (place == std::string::npos ||
+      std::sscanf(message.c_str() + place, "line %d, column %d", &line, &column) != 2) {
+    return "";
   }
+  for (int i = 1; i < line; ++i) {
+    const std::size_t end = source.find('\n');
+    if (end == std::string_view::npos) return "";
+    source.remove_prefix(end + 1);
+  }
+  source = source.substr(0, source.find('\n'));
+  for (int i = 1; i < column - kBefore && !source.empty(); ++i) {
+    source.remove_prefix(decode_utf8(source).length);
+  }
+  std::size_t shown = 0;
+  while (shown < source.size() && shown < kLongest) {
+    shown += decode_utf8(source.substr(shown)).length;
+  }
+  return fmt::format("{}{}{}", column - kBefore > 1 ? "..." : "", source.substr(0, shown),
+                     shown < source.size() ? "..." : "");
+}
+
+Error explain(const Error& error, std::string_view source) {
+  if (is_refusal(error)) {
+    return failed("the template refuses the conversation: {}", error.message);
+  }
+  const std::string there = text_at_error(source, error.message);
+  if (there.empty()) return error;
+  return {error.code, fmt::format("{}; there: {}", error.message, there)};
+}
+
+Result<std::vector<TextPart>> render(const Source& source, const ChatInput& input) {
+  const Result<ChatTemplate> chat = ChatTemplate::parse(source.text);
+  if (!chat.ok()) return explain(chat.error(), source.text);
+  Result<std::vector<TextPart>> parts = chat->render(input);
+  if (!parts.ok()) return explain(parts.error(), source.text);
   return parts;
 }
 
