@@ -34,9 +34,11 @@ def pasted(text):
 class Terminal:
     """The echo program on a pseudo-terminal that is its controlling one."""
 
-    def __init__(self, *arguments, term="xterm-256color", locale="C", size=(24, 80)):
+    def __init__(self, *arguments, term="xterm-256color", locale="C", size=(24, 80), first=""):
+        start, go = os.pipe()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            os.read(start, 1)
             environment = dict(os.environ, LC_ALL=locale)
             environment.pop("TERM", None)
             if term is not None:
@@ -49,6 +51,10 @@ class Terminal:
         self.before = termios.tcgetattr(self.fd)
         self.data = b""
         self.checked = 0
+        os.write(self.fd, first.encode())
+        os.write(go, b"!")
+        os.close(start)
+        os.close(go)
         self.expect("> ")
 
     def resize(self, rows, columns):
@@ -249,6 +255,13 @@ class Editing(WithFolder):
         terminal.type("one\rtwo\rthree\r")
         self.assertEqual([terminal.message() for _ in range(3)], ["one", "two", "three"])
         self.leave(terminal)
+
+    def test_typed_before_the_first_prompt(self):
+        """In canonical mode, that is, as during an answer."""
+        for keys, wanted in [("hé\nx\r", ["hé", "x"]), (CTRL_D, []), ("a\n" + CTRL_D, ["a"])]:
+            terminal = Terminal(first=keys)
+            self.assertEqual([terminal.message() for _ in wanted], wanted)
+            self.leave(terminal, "" if CTRL_D in keys else CTRL_D)
 
     def test_prefill(self):
         terminal = Terminal("", "edit mé\nplease")

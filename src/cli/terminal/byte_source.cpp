@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -34,6 +35,21 @@ ByteSource::Event ByteSource::next(char& byte) {
   const Event event = fill();
   if (event == Event::kBytes) byte = buffer_[begin_++];
   return event;
+}
+
+void ByteSource::take_typed_ahead() {
+  if (begin_ > 0) {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  pollfd ready = {fd_, POLLIN, 0};
+  if (end_ == buffer_.size() || poll(&ready, 1, 0) != 1 || (ready.revents & POLLIN) == 0) return;
+  char* const to = buffer_.data() + end_;
+  const ssize_t got = read(fd_, to, buffer_.size() - end_);
+  if (got <= 0) return;  // what is wrong shows when it is waited for
+  std::replace(to, to + got, '\0', '\x04');
+  end_ += static_cast<std::size_t>(got);
 }
 
 ByteSource::Event ByteSource::read_line(std::string& out, std::size_t limit, bool& complete) {

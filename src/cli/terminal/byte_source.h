@@ -30,6 +30,10 @@ class ByteSource {
   // Gives back the byte that next() gave last; once for each.
   void put_back() { --begin_; }
 
+  // Takes what is there already, without waiting. For a terminal that has just left canonical mode,
+  // in which Linux keeps a Ctrl-D typed ahead as a NUL: it becomes a Ctrl-D again.
+  void take_typed_ahead();
+
   // Appends bytes up to the next newline, which is taken and not appended. At the end of the input
   // and on errors the bytes before it are appended too. Stops with kBytes and `complete` false when
   // `out` has grown beyond `limit`.

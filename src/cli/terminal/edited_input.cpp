@@ -144,6 +144,7 @@ ReadResult EditedInput::read(std::string_view prefill) {
     guard_ = &guard;
     // Keys from now on, before the prompt invites to type.
     el_wset(edit_, EL_PREP_TERM, 1);
+    source_.take_typed_ahead();
     int count = 0;
     const wchar_t* typed = el_wgets(edit_, &count);
     has_line = typed != nullptr && count > 0;
