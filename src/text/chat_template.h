@@ -5,8 +5,10 @@
 // What the language has: docs of jinja2 3.1 are the reference, its output is matched byte for byte
 // (tests/chat_template_test.cpp and scripts/fuzz_jinja_differential.py compare). Not supported,
 // each an error with line and column: include, import, from, extends, autoescape, self, super; the
-// filters random, urlize, wordwrap, striptags, pprint; lipsum(); integers beyond 64 bits; printing
-// of what Python shows as a memory address; and a few rarely used methods such as str.encode.
+// filters random, urlize, wordwrap, striptags, pprint; lipsum(); integers beyond 64 bits; half of a
+// surrogate pair and \N{name} in a text; in formats of numbers '#' for floats, the type c, and zero
+// padding together with grouping; printing of what Python shows as a memory address; and a few
+// rarely used methods such as str.encode.
 //
 // Limits, so that a hostile template ends in an error within about a second: 10 million steps,
 // 64 MiB for one text and for the output, 256 MiB for all values, macros 200 deep, data 200 levels
