@@ -1,14 +1,23 @@
-// The terminal's parts that need no terminal: Markdown rendering.
+// The terminal's parts that need no terminal: Markdown, completion, rules of messages, history.
 #include <doctest/doctest.h>
 
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
 #include <random>
 #include <regex>
 #include <string>
 #include <vector>
 
+#include "src/cli/terminal/complete.h"
+#include "src/cli/terminal/history_file.h"
 #include "src/cli/terminal/markdown_stream.h"
+#include "src/cli/terminal/message_lines.h"
 #include "src/cli/terminal/safe_text.h"
+#include "src/cli/terminal/wide_text.h"
 #include "src/text/utf8.h"
+#include "tests/temporary_folder.h"
 
 namespace sluice {
 namespace {
@@ -71,6 +80,44 @@ const std::vector<std::string> kAtoms = {
     "``",  "```", "#",     "## ", "- ",  "-",      "---",     "+ ", "> ",  ">",      "1",
     "2. ", "3) ", "[",     "]",   "](",  ")",      "(",       "\\", "~",   "~~~",    "_",
     "\t",  "é",   "漢",    "😀",   "   ", "```c\n", "\n```\n", "."};
+
+std::vector<std::string> texts(const Completion& completion) {
+  std::vector<std::string> out;
+  for (const Completion::Candidate& candidate : completion.candidates)
+    out.push_back(candidate.text);
+  return out;
+}
+
+using Texts = std::vector<std::string>;
+
+// Sets an environment variable for a test.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    const char* before = std::getenv(name);
+    if (before != nullptr) before_ = before;
+    was_set_ = before != nullptr;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { was_set_ ? setenv(name_, before_.c_str(), 1) : unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::string before_;
+  bool was_set_;
+};
+
+// What a message is after these lines; "..." when it is not complete.
+std::string message_of(const std::vector<std::string>& lines) {
+  MessageLines message;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const bool complete = message.add(lines[i]);
+    if (complete != (i + 1 == lines.size())) return complete ? "complete too early" : "...";
+  }
+  return message.take();
+}
 
 }  // namespace
 
@@ -259,6 +306,149 @@ TEST_CASE("reasoning is dimmed and literal") {
   CHECK(readable(out) == "*{dim}so **2{}\n{dim}```\\x1b{}{b}x{}");
   MarkdownStream plain(kPlain);
   CHECK(plain.begin_dim() + plain.push("a\n") + plain.end_dim() == "a\n");
+}
+
+TEST_CASE("lines become messages") {
+  CHECK(message_of({"one"}) == "one");
+  CHECK(message_of({""}).empty());
+  CHECK(message_of({"a\\", "b\\", ""}) == "a\nb\n");
+  CHECK(message_of({"a\\\\"}) == "a\\\\");
+  CHECK(message_of({"a\\\\\\", "b"}) == "a\\\\\nb");
+  CHECK(message_of({"\"\"\"", "a\\", "", "b", "\"\"\""}) == "a\\\n\nb");
+  CHECK(message_of({"\"\"\"a", "b\"\"\" \t"}) == "a\nb");
+  CHECK(message_of({"\"\"\"a\"\"\""}) == "a");
+  CHECK(message_of({"\"\"\"", "", "\"\"\""}).empty());
+  CHECK(message_of({"\"\"\"", "\"\"\""}).empty());
+  CHECK(message_of({"\"\"\"\"\"\""}).empty());
+  CHECK(message_of({"\"\"\"\"", "\"\"\""}) == "\"");
+  CHECK(message_of({"a \"\"\""}) == "a \"\"\"");
+  MessageLines open;
+  CHECK(!open.add("\"\"\"a"));
+  CHECK(!open.add("\"\"\" b"));
+  CHECK(open.take() == "a\n\"\"\" b");
+  CHECK(open.empty());
+}
+
+TEST_CASE("blocks in a text that is edited as a whole") {
+  for (const char* open : {"\"\"\"", "\"\"\"a", "\"\"\"\na\n\"\"\" b", "\"\"\"\"\""}) {
+    CHECK_MESSAGE(is_open_block(open), open);
+  }
+  for (const char* other :
+       {"", "a", " \"\"\"", "\"\"\"a\"\"\"", "\"\"\"\na\n\"\"\" ", "\"\"\"\"\"\""}) {
+    CHECK_MESSAGE(!is_open_block(other), other);
+  }
+  CHECK(without_block_marks("\"\"\"\na\\\nb\n\"\"\"") == "a\\\nb");
+  CHECK(without_block_marks("a\n\"\"\"") == "a\n\"\"\"");
+  CHECK(without_block_marks("\"\"\"a\"\"\"\nmore\n\"\"\"") == "a\nmore\n\"\"\"");
+}
+
+TEST_CASE("bad bytes are replaced and counted") {
+  std::size_t replaced = 0;
+  CHECK(clean_text("plain é", replaced) == "plain é");
+  CHECK(replaced == 0);
+  CHECK(clean_text(std::string("a\0\xff\xe2\x82z", 6), replaced) ==
+        "a\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBDz");
+  CHECK(replaced == 3);
+  CHECK(utf8_text(wide_text("aé漢😀")) == "aé漢😀");
+  CHECK(utf8_text(L"\xd800") == "\xEF\xBF\xBD");
+}
+
+TEST_CASE("commands are completed") {
+  const std::vector<CommandWords> commands = {{.name = "/read", .takes_file = true},
+                                              {.name = "/retry"},
+                                              {.name = "/export", .words = {"md", "json"}}};
+  CHECK(texts(complete_line("/re", commands)) == Texts{"/read ", "/retry"});
+  CHECK(texts(complete_line("/", commands)) == Texts{"/export ", "/read ", "/retry"});
+  CHECK(texts(complete_line("/ret", commands)) == Texts{"/retry"});
+  CHECK(texts(complete_line("/export ", commands)) == Texts{"json", "md"});
+  CHECK(texts(complete_line("/export  m", commands)) == Texts{"md"});
+  CHECK(complete_line("/export  m", commands).begin == 9);
+  for (const char* nothing : {"", "re", " /re", "/x", "/retry ", "/re a", "/export x"}) {
+    CHECK_MESSAGE(complete_line(nothing, commands).candidates.empty(), nothing);
+  }
+  CHECK(common_prefix(complete_line("/re", commands).candidates) == "/re");
+  CHECK(common_prefix({}).empty());
+  CHECK(common_prefix({{"é1", ""}, {"è1", ""}}).empty());  // they share the first byte
+  CHECK(common_prefix({{"aé", ""}, {"aéb", ""}}) == "aé");
+}
+
+TEST_CASE("file names are completed") {
+  const test::TemporaryFolder folder;
+  for (const char* name :
+       {"my file", "my fit", "über", ".hidden", "bad\x1bname", "bad\nline", "bad\xff"}) {
+    folder.file(name, "");
+  }
+  std::filesystem::create_directory(folder / "dir");
+  folder.file("dir/inside", "");
+  const std::vector<CommandWords> commands = {{.name = "/read", .takes_file = true}};
+  const std::string root = folder / "";
+  const auto offered = [&](const std::string& path) {
+    const std::string line = "/read " + path;
+    const Completion completion = complete_line(line, commands);
+    CHECK(line.substr(completion.begin) == path.substr(path.rfind('/') + 1));
+    return texts(completion);
+  };
+  CHECK(offered(root) == Texts{"dir/", "my file", "my fit", "über"});
+  CHECK(offered(root + "my f") == Texts{"my file", "my fit"});
+  CHECK(offered(root + ".") == Texts{".hidden"});
+  CHECK(offered(root + "di") == Texts{"dir/"});
+  CHECK(offered(root + "dir/") == Texts{"inside"});
+  CHECK(offered(root + "none/x").empty());
+  CHECK(offered(root + "my file/").empty());
+  const Variable home("HOME", root.substr(0, root.size() - 1));
+  CHECK(offered("~/di") == Texts{"dir/"});
+  CHECK(texts(complete_line("/read ~", commands)) == Texts{"~/"});
+  CHECK(expand_home("~/x") == root + "x");
+  CHECK(expand_home("~") == root.substr(0, root.size() - 1));
+  CHECK(expand_home("~user/x") == "~user/x");
+  CHECK(expand_home("a~/x") == "a~/x");
+}
+
+TEST_CASE("the history's file keeps messages exactly") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "a/b/history";
+  HistoryFile file(path);
+  REQUIRE(file.load().ok());
+  CHECK(file.load()->empty());
+  const Texts messages = {"one", "two\nlines\n", "back\\slash \\n\\", "é漢😀\x1b[31m", "\n"};
+  for (const std::string& message : messages) REQUIRE(file.append(message).ok());
+  REQUIRE(file.append(std::string(HistoryFile::kMaxEntryBytes + 1, 'x')).ok());
+  CHECK(*file.load() == messages);
+  struct stat info {};
+  REQUIRE(stat(path.c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("a history that grew long is shortened") {
+  const test::TemporaryFolder folder;
+  std::string lines;
+  for (int i = 0; i < 2001; ++i) lines += "message " + std::to_string(i) + "\n";
+  HistoryFile file(folder.file("many", lines));
+  const auto entries = file.load();
+  REQUIRE(entries.ok());
+  CHECK(entries->size() == HistoryFile::kMaxEntries);
+  CHECK(entries->front() == "message 1001");
+  CHECK(entries->back() == "message 2000");
+  CHECK(test::TemporaryFolder::read(folder / "many").starts_with("message 1001\n"));
+  CHECK(*file.load() == *entries);
+  // More bytes than are read: the newest ones, without the half message at their beginning.
+  HistoryFile big(folder.file("big", std::string(9 << 20, 'x') + "y\nlast\n"));
+  REQUIRE(big.load().ok());
+  CHECK(*big.load() == Texts{"last"});
+  CHECK(test::TemporaryFolder::read(folder / "big") == "last\n");
+}
+
+TEST_CASE("a history that can't be used is an error, no path is none") {
+  const test::TemporaryFolder folder;
+  CHECK(!HistoryFile(folder / "").load().ok());
+  CHECK(!HistoryFile(folder / "").append("x").ok());
+  CHECK(HistoryFile("").load().ok());
+  CHECK(HistoryFile("").append("x").ok());
+  const Variable state("XDG_STATE_HOME", "/s");
+  CHECK(default_history_path() == "/s/sluice/history");
+  const Variable relative("XDG_STATE_HOME", "s");
+  const Variable home("HOME", "/h");
+  CHECK(default_history_path() == "/h/.local/state/sluice/history");
 }
 
 }  // namespace sluice
