@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "src/cli/conversation.h"
 #include "src/cli/flags.h"
 #include "src/cli/input.h"
 #include "src/cli/numbers.h"
@@ -259,6 +260,68 @@ TEST_CASE("damaged files of predictions are refused") {
     if (reader.ok() && reader->compare(p, 0).ok()) {
       CHECK_MESSAGE(at >= 32 + 8, at);  // only a probability may differ unnoticed
     }
+  }
+}
+
+TEST_CASE("conversations") {
+  const auto read = [](std::string_view json) { return parse_conversation(json, "it"); };
+  const auto full = read(
+      R"({"eos_token": null, "messages": [{"role": "user", "content": "\u00e9"}, {}], "a": [1],
+          "tools": [{"name": "f"}], "add_generation_prompt": true, "bos_token": "<s>"})");
+  REQUIRE(full.ok());
+  CHECK(full->input.messages.size() == 2);
+  CHECK(full->input.messages[0]["content"] == "\u00e9");
+  CHECK(full->input.tools.size() == 1);
+  CHECK(full->input.add_generation_prompt);
+  CHECK(full->input.bos_token == "<s>");
+  CHECK(full->has_bos_token);
+  CHECK(full->has_eos_token);
+  CHECK(full->input.eos_token.empty());
+  CHECK(full->input.extra == Json{{"a", {1}}});
+  REQUIRE(full->warnings.size() == 1);  // the second message has no role
+  CHECK(full->warnings[0].find("message 2") != std::string::npos);
+  const auto list = read(R"([{"role": "user"}])");
+  REQUIRE(list.ok());
+  CHECK(list->input.messages.size() == 1);
+  CHECK(!list->has_bos_token);
+  CHECK(list->input.tools.is_null());
+
+  const std::string deep(kMaxConversationDepth + 1, '[');
+  for (const std::string& bad :
+       {std::string(), std::string("5"), std::string("{}"), std::string("[1]"), std::string("{\"a"),
+        std::string("\0", 1), std::string("\"\\"), std::string("-"), deep,
+        std::string(R"({"messages": [], "a": -9223372036854775809})"),
+        std::string(R"({"messages": [], "a": 99999999999999999999})")}) {
+    CAPTURE(bad);
+    const auto refused = read(bad);
+    CHECK(!refused.ok());
+    if (!refused.ok()) CHECK(refused.error().code == ErrorCode::kBadInput);
+  }
+  // As deep as allowed, and numbers at the edge of 64 bits.
+  std::string nested = R"({"messages": [], "a": )";
+  nested +=
+      std::string(kMaxConversationDepth - 1, '[') + std::string(kMaxConversationDepth - 1, ']');
+  CHECK(read(nested + "}").ok());
+  CHECK(!read(R"({"messages": [], "a": [)" + nested.substr(22) + "]}").ok());
+  CHECK(read(R"({"messages": [], "a": [-9223372036854775808, 1e30, 0.12345678901234567890123]})")
+            .ok());
+}
+
+TEST_CASE("a clock") {
+  const auto time = parse_clock("2024-02-29T23:59:58");
+  REQUIRE(time.ok());
+  CHECK(time->tm_year == 124);
+  CHECK(time->tm_mon == 1);
+  CHECK(time->tm_mday == 29);
+  CHECK(time->tm_sec == 58);
+  CHECK(time->tm_wday == 4);
+  CHECK(time->tm_yday == 59);
+  CHECK(parse_clock("1969-12-31 23:59:59").ok());
+  for (const char* bad : {"", "2023-02-29T00:00:00", "2024-13-01T00:00:00", "2024-00-01T00:00:00",
+                          "2024-01-00T00:00:00", "2024-01-01T24:00:00", "2024-01-01T00:60:00",
+                          "2024-01-01T00:00:60", "0000-01-01T00:00:00", "2024-01-01T00:00:0",
+                          "2024-01-01T00:00:00Z", "2024-1-01T000:00:00"}) {
+    CHECK_MESSAGE(!parse_clock(bad).ok(), bad);
   }
 }
 
