@@ -5,7 +5,7 @@
 #include "src/cli/input.h"
 #include "src/cli/interrupt.h"
 #include "src/cli/numbers.h"
-#include "src/text/chat_template.h"
+#include "src/engine/chat/chat_format.h"
 
 namespace sluice::cli {
 
@@ -68,8 +68,7 @@ Result<PromptFlags::Prompt> PromptFlags::encode(const Engine& engine, Console& c
   const GgufValue* chat = raw_ ? nullptr : engine.file().find("tokenizer.chat_template");
   if (chat) {
     prompt.form = Form::kTemplate;
-    SLUICE_ASSIGN_OR_RETURN(const std::vector<TextPart> parts, render(engine));
-    SLUICE_ASSIGN_OR_RETURN(prompt.ids, tokenizer.encode_parts(parts, false));
+    SLUICE_ASSIGN_OR_RETURN(prompt.ids, encode_chat(engine));
   } else if (system_) {
     return make_error(ErrorCode::kUsage,
                       "--system needs a chat template, and this model has none; put everything "
@@ -78,9 +77,7 @@ Result<PromptFlags::Prompt> PromptFlags::encode(const Engine& engine, Console& c
     prompt.form = raw_ ? Form::kRaw : Form::kPlain;
     SLUICE_ASSIGN_OR_RETURN(prompt.ids, tokenizer.encode(text_, {false, raw_}));
   }
-  if (chat) {
-    add_bos_if_wanted(tokenizer, prompt.ids);
-  } else if (tokenizer.add_bos() && tokenizer.bos_id() != kNoToken) {
+  if (!chat && tokenizer.add_bos() && tokenizer.bos_id() != kNoToken) {
     prompt.ids.insert(prompt.ids.begin(), tokenizer.bos_id());
   }
   if (tokenizer.has_double_bos(prompt.ids)) {
@@ -95,34 +92,16 @@ Result<PromptFlags::Prompt> PromptFlags::encode(const Engine& engine, Console& c
   return prompt;
 }
 
-Result<std::vector<TextPart>> PromptFlags::render(const Engine& engine) const {
-  const auto explain = [](const Error& error) {
-    const char* what = is_refusal(error) ? "the model's chat template refuses the prompt: {}"
-                                         : "the model's chat template can't be used: {}";
-    return make_error(ErrorCode::kFailed, "{} (--raw goes without it)",
-                      fmt::format(fmt::runtime(what), error.message));
-  };
-  SLUICE_ASSIGN_OR_RETURN(const std::string_view source,
-                          engine.file().get_string("tokenizer.chat_template"));
-  const Result<ChatTemplate> chat = ChatTemplate::parse(source);
-  if (!chat.ok()) return explain(chat.error());
-  const Tokenizer& tokenizer = engine.tokenizer();
-  ChatInput input;
-  if (system_) input.messages.push_back({{"role", "system"}, {"content", *system_}});
-  input.messages.push_back({{"role", "user"}, {"content", text_}});
-  input.add_generation_prompt = true;
-  input.bos_token = tokenizer.token_text(tokenizer.bos_id());
-  input.eos_token = tokenizer.token_text(tokenizer.eos_id());
-  Result<std::vector<TextPart>> parts = chat->render(input);
-  if (!parts.ok()) return explain(parts.error());
-  return parts;
-}
-
-bool add_bos_if_wanted(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
-  const std::int32_t bos = tokenizer.bos_id();
-  if (!tokenizer.add_bos() || bos == kNoToken || (!ids.empty() && ids[0] == bos)) return false;
-  ids.insert(ids.begin(), bos);
-  return true;
+Result<std::vector<std::int32_t>> PromptFlags::encode_chat(const Engine& engine) const {
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+  if (system_) messages.push_back({{"role", "system"}, {"content", *system_}});
+  messages.push_back({{"role", "user"}, {"content", text_}});
+  const Result<ChatFormat> format = ChatFormat::load(engine.file(), engine.tokenizer());
+  Result<std::vector<std::int32_t>> ids = format.ok()
+                                              ? format->encode(messages, {})
+                                              : Result<std::vector<std::int32_t>>(format.error());
+  if (ids.ok()) return ids;
+  return make_error(ErrorCode::kFailed, "{} (--raw goes without it)", ids.error().message);
 }
 
 std::string_view prompt_form_name(PromptFlags::Form form) {

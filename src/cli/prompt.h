@@ -34,7 +34,7 @@ class PromptFlags {
 
  private:
   // What the model's chat template makes of the system message and the text.
-  Result<std::vector<TextPart>> render(const Engine& engine) const;
+  Result<std::vector<std::int32_t>> encode_chat(const Engine& engine) const;
 
   std::optional<std::string> prompt_, file_, ids_text_, system_;
   bool raw_ = false;
@@ -42,11 +42,6 @@ class PromptFlags {
   std::string text_;               // read() found
   std::vector<std::int32_t> ids_;  // of --prompt-tokens
 };
-
-// Puts BOS in front of a prompt's ids where the model wants it and they, written by a chat
-// template, do not begin with it; whether it did. Not the tokenizer's add_special: an EOS behind
-// the prompt would end the text before it begins.
-bool add_bos_if_wanted(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
 
 std::string_view prompt_form_name(PromptFlags::Form form);
 

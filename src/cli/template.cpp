@@ -12,7 +12,7 @@
 #include "src/cli/interrupt.h"
 #include "src/cli/json.h"
 #include "src/cli/model_flags.h"
-#include "src/cli/prompt.h"
+#include "src/engine/chat/chat_format.h"
 #include "src/gguf/describe.h"
 #include "src/gguf/gguf.h"
 #include "src/text/chat_template.h"
@@ -144,7 +144,7 @@ std::string tokens_text(const Tokenizer& tokenizer, std::span<const std::int32_t
 Result<std::vector<std::int32_t>> encode(const Tokenizer& tokenizer,
                                          const std::vector<TextPart>& parts, Console& console) {
   SLUICE_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids, tokenizer.encode_parts(parts, false));
-  if (add_bos_if_wanted(tokenizer, ids)) {
+  if (add_bos_once(tokenizer, ids)) {
     console.info("the model wants BOS and the template writes none: it is put in front");
   }
   if (tokenizer.has_double_bos(ids)) {

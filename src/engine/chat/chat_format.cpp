@@ -59,10 +59,11 @@ Result<std::vector<std::int32_t>> ChatFormat::encode(const nlohmann::ordered_jso
   return ids;
 }
 
-void add_bos_once(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
+bool add_bos_once(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
   const std::int32_t bos = tokenizer.bos_id();
-  if (!tokenizer.add_bos() || bos == kNoToken) return;
-  if (ids.empty() || ids[0] != bos) ids.insert(ids.begin(), bos);
+  if (!tokenizer.add_bos() || bos == kNoToken || (!ids.empty() && ids[0] == bos)) return false;
+  ids.insert(ids.begin(), bos);
+  return true;
 }
 
 }  // namespace sluice

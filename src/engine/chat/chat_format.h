@@ -53,8 +53,9 @@ class ChatFormat {
   std::vector<std::string> stops_;
 };
 
-// Puts BOS in front where the model wants it and the ids do not begin with it. (Not the tokenizer's
-// add_special: an EOS behind a prompt would end the text before it begins.)
-void add_bos_once(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
+// Puts BOS in front of a prompt's ids where the model wants it and they, written by a chat
+// template, do not begin with it; whether it did. (Not the tokenizer's add_special: an EOS behind a
+// prompt would end the text before it begins.)
+bool add_bos_once(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
 
 }  // namespace sluice

@@ -1,0 +1,290 @@
+"""`sluice chat` as a person uses it, on a pseudo-terminal; run by CTest as `chat_pty` (standard library only).
+
+    python3 tests/chat_pty_test.py SLUICE MAKE_MODEL [unittest arguments]
+"""
+
+import errno
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import unittest
+from pathlib import Path
+
+SLUICE = None
+MAKE_MODEL = None
+ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b\]8;[^\x1b]*\x1b\\|\x1b[=>]|\r")
+
+
+def pasted(text):
+    return "\x1b[200~" + text.replace("\n", "\r") + "\x1b[201~"
+
+
+class Chat:
+    """A chat on a terminal of its own."""
+
+    def __init__(self, state, *arguments, term="xterm-256color"):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            environment = dict(os.environ, XDG_STATE_HOME=str(state), TERM=term, LC_ALL="C.UTF-8")
+            os.execve(SLUICE, [SLUICE, "chat", *map(str, arguments)], environment)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+        self.data = b""
+        self.checked = 0
+        self.raw_checked = 0
+
+    def text(self):
+        return ESCAPES.sub(b"", self.data).decode(errors="replace")
+
+    def read(self, seconds, until):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not until():
+            if not select.select([self.fd], [], [], 0.05)[0]:
+                continue
+            try:
+                piece = os.read(self.fd, 65536)
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                return
+            if not piece:
+                return
+            self.data += piece
+
+    def expect(self, wanted, seconds=30):
+        """Waits for a text after the one found last; gives what stood before it."""
+        self.read(seconds, lambda: wanted in self.text()[self.checked :])
+        text = self.text()
+        at = text.find(wanted, self.checked)
+        if at < 0:
+            raise AssertionError(f"no {wanted!r} in {text[self.checked:]!r}")
+        before = text[self.checked : at]
+        self.checked = at + len(wanted)
+        return before
+
+    def ready(self):
+        """Waits until a line is edited; gives all that was shown since the last look."""
+        mark = b"\x1b[?2004h"
+        self.read(60, lambda: mark in self.data[self.raw_checked :])
+        at = self.data.find(mark, self.raw_checked)
+        if at < 0:
+            raise AssertionError(f"no prompt in {self.text()[self.checked:]!r}")
+        self.raw_checked = at + len(mark)
+        shown = ESCAPES.sub(b"", self.data[: self.raw_checked]).decode(errors="replace")[self.checked :]
+        self.checked += len(shown)
+        return shown
+
+    def type(self, keys):
+        data = keys.encode()
+        while data:
+            readable, writable, _ = select.select([self.fd], [self.fd], [])
+            if readable:
+                self.data += os.read(self.fd, 65536)
+            if writable:
+                data = data[os.write(self.fd, data[:500]) :]
+
+    def say(self, message):
+        """Sends a line and waits for the next prompt."""
+        self.type(message + "\r")
+        return self.ready()
+
+    def end(self, keys="\x04"):
+        if keys:
+            self.type(keys)
+        self.read(20, lambda: False)
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(status)
+
+
+class ChatTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def chat(self, *arguments, **options):
+        chat = Chat(self.folder, "-s", "3", "-n", "60", *arguments, **options)
+        chat.ready()
+        return chat
+
+    def autosaves(self):
+        return sorted((self.folder / "sluice" / "chats").glob("*.jsonl"))
+
+    def export(self, chat):
+        path = self.folder / f"export-{time.monotonic_ns()}.json"
+        chat.say(f"/export json {path}")
+        return json.loads(path.read_text())["messages"]
+
+    def test_conversation_with_retry_undo_and_edit(self):
+        chat = self.chat()
+        chat.say("Tell me a story about a fox.")
+        first = self.export(chat)
+        self.assertEqual([m["role"] for m in first], ["user", "assistant"])
+        self.assertTrue(first[1]["content"])
+        chat.say("/retry")
+        second = self.export(chat)
+        self.assertEqual(second[0], first[0])
+        self.assertNotEqual(second[1], first[1])
+        chat.say("And then?")
+        self.assertEqual(len(self.export(chat)), 4)
+        self.assertIn("taken back: And then?", chat.say("/undo"))
+        self.assertEqual(self.export(chat), second)
+        chat.type("/edit\r")
+        chat.ready()
+        chat.expect("about a fox.")
+        chat.type("\x7f\x7f\x7f\x7fbear.\r")
+        chat.ready()
+        self.assertEqual(self.export(chat)[0]["content"], "Tell me a story about a bear.")
+        self.assertEqual(chat.end(), 0)
+
+    def test_paste_of_thirty_lines_is_one_message(self):
+        chat = self.chat()
+        lines = "\n".join(f"line {i} of the paste" for i in range(30))
+        chat.type(pasted(lines))
+        chat.type("\r")
+        chat.ready()
+        messages = self.export(chat)
+        self.assertEqual(messages[0]["content"], lines)
+        self.assertEqual(len(messages), 2)
+        self.assertEqual(chat.end(), 0)
+
+    def slow_model(self):
+        """Large enough that there is time to interrupt a reply; its random weights hardly ever end one."""
+        path = self.folder / "slow.gguf"
+        shape = "--layers 8 --embd 1024 --heads 16 --kv-heads 4 --head-dim 64 --ffn 4096 --vocab 2000 --type q4_0"
+        subprocess.run([MAKE_MODEL, *shape.split(), path], check=True, capture_output=True)
+        return path
+
+    def test_interrupt_keeps_the_reply_and_twice_leaves(self):
+        chat = Chat(self.folder, "-m", self.slow_model(), "-t", "1", "--temp", "0")
+        self.assertIn("no chat template", chat.ready())
+        chat.type("Tell me a story.\r")
+        chat.expect("Tell me a story.")
+        time.sleep(1)  # some of the reply is there
+        began = time.monotonic()
+        chat.type("\x03")
+        chat.expect("stopped; what there is of the reply stays")
+        self.assertLess(time.monotonic() - began, 5)
+        chat.ready()
+        messages = self.export(chat)
+        self.assertEqual(len(messages), 2)
+        self.assertTrue(messages[1]["content"])
+        self.assertTrue(messages[1]["interrupted"])
+        chat.type("\x03")
+        chat.expect("Ctrl-C once more")
+        chat.ready()
+        self.assertEqual(chat.end("\x03"), 130)
+
+    def test_killed_within_a_reply(self):
+        chat = Chat(self.folder, "-m", self.slow_model(), "-t", "1", "--temp", "0.5", "-s", "1")
+        chat.ready()
+        chat.type("Tell me a story.\r")
+        chat.expect("Tell me a story.")
+        time.sleep(3)
+        os.kill(chat.pid, signal.SIGKILL)
+        os.waitpid(chat.pid, 0)
+        chat.read(1, lambda: False)
+        shown = chat.text()[chat.checked :].strip()
+        os.close(chat.fd)
+        chat = Chat(self.folder, "--resume", "last")
+        chat.ready()
+        messages = self.export(chat)
+        self.assertEqual(messages[0]["content"], "Tell me a story.")
+        # At most the last sentence, or 240 bytes, are missing; the random model writes few full stops.
+        kept = messages[1]["content"] if len(messages) > 1 else ""
+        self.assertGreater(len(shown), 300)
+        self.assertGreater(len(kept) + 300, len(shown) - 300)
+        self.assertTrue(messages[1]["interrupted"])
+        self.assertEqual(chat.end(), 0)
+
+    def test_kill_and_resume(self):
+        chat = self.chat()
+        chat.say("Tell me a story about a fox.")
+        before = self.export(chat)
+        os.kill(chat.pid, signal.SIGKILL)
+        os.waitpid(chat.pid, 0)
+        os.close(chat.fd)
+        self.assertEqual(len(self.autosaves()), 1)
+        chat = Chat(self.folder, "--resume", "last")
+        self.assertIn("resumed: 2 messages", chat.ready())
+        self.assertEqual(self.export(chat), before)
+        self.assertEqual(chat.end(), 0)
+
+    def test_save_and_load_go_on_with_the_same_text(self):
+        path = self.folder / "a.chat"
+        chat = self.chat()
+        chat.say("Tell me a story about a fox.")
+        self.assertIn("saved 2 messages", chat.say(f"/save {path}"))
+        chat.say("What happened next?")
+        expected = self.export(chat)
+        chat.say(f"/load {path}")
+        self.assertEqual(self.export(chat), expected[:2])
+        chat.say("What happened next?")
+        self.assertEqual(self.export(chat), expected)
+        self.assertEqual(chat.end(), 0)
+        chat = Chat(self.folder, "--resume", path, "-n", "60")
+        self.assertIn("tokens are in the cache", chat.ready())
+        chat.say("What happened next?")
+        self.assertEqual(self.export(chat), expected)
+        self.assertEqual(chat.end(), 0)
+
+    def test_full_context_is_said(self):
+        chat = self.chat("-c", "256")
+        shown = "".join(chat.say(f"Tell me part {i} of a story.") for i in range(6))
+        self.assertIn("no longer go to the model", shown.replace("goes", "go"))
+        self.assertEqual(len(self.export(chat)), 12)
+        self.assertIn("no longer go to the model", chat.say("/context"))
+        self.assertEqual(chat.end(), 0)
+
+    def test_read_set_system_and_errors(self):
+        notes = self.folder / "some notes.txt"
+        notes.write_text("The fox is called Rosa.\n")
+        chat = self.chat()
+        self.assertIn("goes in front of your next message", chat.say(f"/read {notes}"))
+        chat.say("Tell me about her.")
+        self.assertEqual(self.export(chat)[0]["content"], "The fox is called Rosa.\nTell me about her.")
+        self.assertIn("temp is 0", chat.say("/set temp 0"))
+        self.assertIn("did you mean top-k", chat.say("/set topk 5"))
+        self.assertIn("did you mean /retry", chat.say("/rety"))
+        self.assertIn("cannot", chat.say(f"/load {self.folder}/none"))
+        self.assertIn("neither a saved", chat.say(f"/load '{notes}'".replace("'", "")))
+        chat.say("/system Be brief.")
+        self.assertEqual(self.export(chat)[0], {"role": "system", "content": "Be brief."})
+        self.assertIn("tokens/s", chat.say("/stats"))
+        self.assertIn("/export", chat.say("/help"))
+        self.assertEqual(chat.say("//etc is a folder").count("is not a command"), 0)
+        self.assertEqual(self.export(chat)[3]["content"], "/etc is a folder")
+        self.assertEqual(chat.end("/exit\r"), 0)
+
+    def test_dumb_terminal(self):
+        chat = Chat(self.folder, "-n", "5", term="dumb")
+        chat.expect("> ")
+        chat.type("Hello.\n")
+        chat.expect("cut after 5 tokens")
+        chat.expect("> ")
+        self.assertNotIn(b"\x1b", chat.data)
+        self.assertEqual(chat.end(), 0)
+
+    def test_pipe(self):
+        environment = dict(os.environ, XDG_STATE_HOME=str(self.folder))
+        run = subprocess.run([SLUICE, "chat", "-n", "8"], input=b"hi\nmore\n", capture_output=True,
+                             env=environment, timeout=60)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertNotIn(b"\x1b", run.stdout)
+        self.assertEqual(run.stderr.count(b"cut after 8 tokens"), 2)
+        self.assertEqual(self.autosaves(), [])
+
+
+if __name__ == "__main__":
+    SLUICE, MAKE_MODEL = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+    unittest.main(verbosity=2)
