@@ -248,7 +248,7 @@ class Usage(WithFolder):
         for word in ["batch", "quantize", "serve"]:  # not there yet, and not promised
             done = sluice(word)
             self.check_code(done, 2)
-            self.assertIn(b"is not a command; commands are run, inspect", done.stderr)
+            self.assertIn(b"is not a command; commands are chat, run, inspect", done.stderr)
             self.assertNotIn(b"did you mean", done.stderr)
             self.assertEqual(done.stdout, b"")
         self.check_code(sluice("--frobnicate"), 2)
