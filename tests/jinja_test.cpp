@@ -388,12 +388,12 @@ TEST_CASE("syntax errors name line and column") {
   CHECK(render("{{ (1] }}") == "error: line 1, column 6: unexpected ']', expected ')'");
   for (const char* source : {"{{",
                              "{%",
-                             "{#",
+                             "{# ",
                              "{{ }}",
                              "{% %}",
                              "{% endif %}",
                              "{% else %}",
-                             "{% raw %}",
+                             "{% raw %} ",
                              "{{ f(a=1, a=2) }}",
                              "{{ f(a=1, 2) }}",
                              "{{ a b }}",
@@ -413,6 +413,16 @@ TEST_CASE("syntax errors name line and column") {
     CAPTURE(source);
     CHECK(fails(source));
   }
+}
+
+TEST_CASE("a comment or raw block that begins at the very end is none") {
+  for (const char* source : {"a{#", "a{#\n", "a {#-", "a{% raw %}", "a{% raw -%}  \n"}) {
+    CAPTURE(source);
+    CHECK(render(source) == "a");
+  }
+  CHECK(render("a {#+") == "a ");
+  CHECK(fails("a{#\n\n"));
+  CHECK(fails("a{% raw %}x"));
 }
 
 TEST_CASE("deep but allowed nesting works") {

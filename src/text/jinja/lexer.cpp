@@ -191,6 +191,7 @@ class Lexer {
   Status lex_comment(std::size_t begin) {
     // The first "#}" ends it; a sign right before belongs to the mark.
     const std::size_t mark = s_.find("#}", pos_);
+    if (pos_ == s_.size()) return {};  // a comment that only begins, as jinja2 has it
     if (mark == npos) return fail(begin, "Missing end of comment tag");
     const bool sign = mark > pos_ && (s_[mark - 1] == '-' || s_[mark - 1] == '+');
     end_tag(tag_end(sign ? mark - 1 : mark, "#}"));
@@ -211,6 +212,7 @@ class Lexer {
       end_tag(end);
       return {};
     }
+    if (begin == s_.size()) return {};  // as with comments
     return fail(tag_begin, "Missing end of raw directive");
   }
 
