@@ -148,9 +148,12 @@ Status set(ChatLoop& chat, std::string_view argument) {
   value.remove_prefix(std::min(value.find_first_not_of(" \t="), value.size()));
   while (name.starts_with('-')) name.remove_prefix(1);
   if (name == "temperature") name = "temp";
-  if (value.empty()) return usage(fmt::format("/set {} needs a value", name));
   std::vector<std::string> names = {"seed"};
   if (name == "seed") {
+    if (value.empty()) {
+      chat.console().info(fmt::format("seed is {}", params.seed));
+      return {};
+    }
     const auto seed = parse_unsigned(value);
     if (!seed) return usage(fmt::format("'{}' is not a whole number from 0", value));
     params.seed = *seed;
@@ -164,6 +167,11 @@ Status set(ChatLoop& chat, std::string_view argument) {
       const std::string close = nearest(name, names);
       return usage(fmt::format("there is no setting '{}'{}; /set lists them", name,
                                close.empty() ? "" : ", did you mean " + close + "?"));
+    }
+    if (value.empty()) {
+      chat.console().info(
+          fmt::format("{} is {:g} ({})", name, found->get(params), found->expected()));
+      return {};
     }
     const auto number = parse_real(value);
     if (!number || !found->accepts(*number)) {

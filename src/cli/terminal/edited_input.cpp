@@ -1,6 +1,8 @@
 #include "src/cli/terminal/edited_input.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -76,6 +78,7 @@ EditedInput::~EditedInput() {
     el_end(edit_);
   }
   if (history_ != nullptr) history_wend(history_);
+  if (screen_ != nullptr) std::fclose(screen_);
   if (nowhere_ != nullptr) std::fclose(nowhere_);
   if (locale_ != nullptr) freelocale(locale_);
 }
@@ -89,10 +92,13 @@ std::unique_ptr<LineEditor> EditedInput::create(const LineEditorOptions& options
 bool EditedInput::start() {
   locale_ = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   nowhere_ = std::fopen("/dev/null", "we");
-  if (locale_ == nullptr || nowhere_ == nullptr) return false;
+  const int screen = fcntl(fileno(options_.output), F_DUPFD_CLOEXEC, 3);
+  if (screen >= 0) screen_ = fdopen(screen, "w");
+  if (locale_ == nullptr || nowhere_ == nullptr || screen_ == nullptr) return false;
+  std::setvbuf(screen_, nullptr, _IOFBF, std::size_t{1} << 14);
   const LocaleScope scope(locale_);
-  edit_ = el_init_fd("sluice", stdin, options_.output, nowhere_, options_.input,
-                     fileno(options_.output), fileno(nowhere_));
+  edit_ = el_init_fd("sluice", stdin, screen_, nowhere_, options_.input, fileno(screen_),
+                     fileno(nowhere_));
   if (edit_ == nullptr || !has_capability(edit_, "ce") || !has_capability(edit_, "up"))
     return false;
   history_ = history_winit();
@@ -135,12 +141,12 @@ ReadResult EditedInput::read(std::string_view prefill) {
   replaced_ = 0;
   rows_ = columns_ = 0;
   prefill_ = clean_text(prefill, replaced_);
-  std::fflush(options_.output);
+  std::fflush(options_.output);  // what the caller wrote comes first
   if (!prefill_.empty()) press(L"\x1b[[s4");
   std::string line;
   bool has_line = false;
   {
-    TerminalGuard guard(options_.input, fileno(options_.output));
+    TerminalGuard guard(options_.input, fileno(screen_));
     guard_ = &guard;
     // Keys from now on, before the prompt invites to type.
     el_wset(edit_, EL_PREP_TERM, 1);
@@ -151,13 +157,13 @@ ReadResult EditedInput::read(std::string_view prefill) {
     if (has_line) line = utf8_text({typed, static_cast<std::size_t>(count)});
     guard_ = nullptr;
   }
-  std::fflush(options_.output);
+  std::fflush(screen_);
   if (failed_) return {.kind = Kind::kError, .text = "out of memory while a message was typed"};
   if (event_ == ByteSource::Event::kFailed) return {.kind = Kind::kError, .text = source_.error()};
   if (interrupted_) return {.kind = Kind::kInterrupted, .text = std::move(interrupted_text_)};
   if (!has_line) {
-    std::fputc('\n', options_.output);
-    std::fflush(options_.output);
+    std::fputc('\n', screen_);
+    std::fflush(screen_);
     return {.kind = Kind::kEnd};
   }
   if (line.ends_with('\n')) line.pop_back();
@@ -232,7 +238,7 @@ int EditedInput::read_character(EditLine* edit, wchar_t* out) {
       if (self->event_ == ByteSource::Event::kCancelled) {
         self->interrupted_ = true;
         self->interrupted_text_ = self->expand(self->text());
-        std::fputc('\n', self->options_.output);
+        std::fputc('\n', self->screen_);
       }
       if (self->event_ != ByteSource::Event::kBytes) return 0;
       bytes += byte;

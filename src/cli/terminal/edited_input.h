@@ -79,6 +79,7 @@ class EditedInput : public LineEditor {
   std::vector<LongText> long_texts_;
 
   locale_t locale_ = nullptr;     // UTF-8, whatever the program's locale
+  std::FILE* screen_ = nullptr;   // the output, buffered: redrawing is many small pieces
   std::FILE* nowhere_ = nullptr;  // takes libedit's complaints
   HistoryW* history_ = nullptr;
   EditLine* edit_ = nullptr;

@@ -119,7 +119,7 @@ unsigned char EditedInput::interrupt() {
 }
 
 unsigned char EditedInput::suspend() {
-  std::fflush(options_.output);
+  std::fflush(screen_);
   el_wset(edit_, EL_PREP_TERM, 0);
   guard_->suspend();
   kill(0, SIGTSTP);  // the whole group, as the terminal does it; goes on here when continued
@@ -151,7 +151,7 @@ unsigned char EditedInput::paste() {
     }
   }
   if (too_long) {
-    std::fputs("\nThe paste is too long; it was left out.\n", options_.output);
+    std::fputs("\nThe paste is too long; it was left out.\n", screen_);
     el_wset(edit_, EL_REFRESH);
     return CC_ERROR;
   }
@@ -254,7 +254,7 @@ void EditedInput::list(const Completion& completion) {
   if (completion.candidates.size() > count) {
     out += "and " + std::to_string(completion.candidates.size() - count) + " more\n";
   }
-  std::fputs(out.c_str(), options_.output);
+  std::fputs(out.c_str(), screen_);
   el_wset(edit_, EL_REFRESH);
 }
 

@@ -95,8 +95,11 @@ Status ChatJournal::state(const ChatState& state) {
 
 Result<JournalContent> read_journal(const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(const MappedFile mapped, MappedFile::open(path));
-  std::string_view rest(reinterpret_cast<const char*>(mapped.bytes().data()),
-                        mapped.bytes().size());
+  return parse_journal(
+      {reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()}, path);
+}
+
+Result<JournalContent> parse_journal(std::string_view rest, const std::string& path) {
   JournalContent content;
   std::size_t number = 0;
   // Each line's end is what makes it whole.

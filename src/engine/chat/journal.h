@@ -50,5 +50,7 @@ struct JournalContent {
 };
 // Errors: kBadInput for what is no journal.
 Result<JournalContent> read_journal(const std::string& path);
+// The same from memory; `name` is for messages.
+Result<JournalContent> parse_journal(std::string_view text, const std::string& name);
 
 }  // namespace sluice

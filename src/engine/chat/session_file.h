@@ -1,26 +1,14 @@
 // A conversation saved with its keys and values, so that it goes on at once and with the same
-// tokens as if it had never stopped. Layout: docs/FORMATS.md.
+// tokens as if it had never stopped.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "src/base/status.h"
 #include "src/engine/cached_sequence.h"
-#include "src/engine/chat/chat_state.h"
+#include "src/engine/chat/session_format.h"
 
 namespace sluice {
-
-struct SessionFile {
-  ChatState state;
-  std::string model;              // path of the file
-  std::uint64_t fingerprint = 0;  // of the model
-  std::string kv_format;          // Backend::kv_format()
-  std::vector<std::int32_t> tokens;
-  std::vector<std::byte> kv;  // CachedSequence::export_snapshot()
-};
 
 // Writes a new file and renames it over `path` only when it is complete and on the disk.
 Status write_session(const std::string& path, const ChatState& state,
