@@ -89,7 +89,9 @@ TEST_CASE("literals") {
 
 TEST_CASE("precedence") {
   CHECK(value("2 + 3 * 4, (2 + 3) * 4, 2 ** 3 ** 2, -2 ** 2, 2 ** -1") == "14, 20, 64, 4, 0.5");
-  // jinja2 folds a minus sign into a number, and Python's ** binds tighter than it.
+  // jinja2 computes what it can in advance, and Python's ** binds tighter than a minus sign.
+  CHECK(value("(1 - 3) ** n, (-(2.0 * 1.5)) ** (n - n), -2 ** 3 ** (n - 3), n ** -1 ** n") ==
+        "-32, -1.0, -64, 0.0003200000000000001");
   CHECK(value("(-2) ** n, -2 ** n, -n ** 2, (-2.5) ** (n - n), (-0) ** (n - n), -2 ** n ** 2") ==
         "-32, -32, 25, -1.0, 1, 1024");
   CHECK(value("-n|abs, not n == 5, not nope is defined") == "5, False, True");

@@ -75,6 +75,7 @@ struct Expr {
   Value value;
   std::vector<ExprPtr> kids;
   std::vector<BinaryOp> binary_ops;
+  int folded_base = -1;  // which of them is ** of a number known in advance and a variable exponent
   std::vector<CompareOp> compare_ops;
   CallArguments arguments;
   const FilterInfo* filter = nullptr;  // null: unknown, an error when it is reached

@@ -1,5 +1,7 @@
 // Expressions. Each kind has a small function of its own, so that the recursive function evaluate()
 // needs little stack.
+#include <cmath>
+
 #include "src/text/jinja/builtins.h"
 #include "src/text/jinja/interpreter.h"
 #include "src/text/jinja/ops.h"
@@ -120,7 +122,17 @@ Value Interpreter::look_up(int id) const {
   SLUICE_ASSIGN_OR_RETURN(Value left, evaluate(*expr.kids[0]));
   for (std::size_t i = 0; i < expr.binary_ops.size(); ++i) {
     SLUICE_ASSIGN_OR_RETURN(const Value right, evaluate(*expr.kids[i + 1]));
+    // jinja2 writes Python source with the number in it, where -2 ** x is -(2 ** x): so it is even
+    // for (-2) ** x in a template.
+    const bool minus_outside = static_cast<int>(i) == expr.folded_base && left.is_number() &&
+                               std::signbit(left.to_double());
+    if (minus_outside) {
+      SLUICE_ASSIGN_OR_RETURN(left, negate(*this, left));
+    }
     SLUICE_ASSIGN_OR_RETURN(left, binary(*this, expr.binary_ops[i], left, right));
+    if (minus_outside) {
+      SLUICE_ASSIGN_OR_RETURN(left, negate(*this, left));
+    }
   }
   return left;
 }

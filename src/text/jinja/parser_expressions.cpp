@@ -246,19 +246,20 @@ Result<ExprPtr> Parser::parse_product() {
 
 namespace {
 
-bool is_number(const Expr& expr) {
-  return expr.kind == Expr::Kind::kConst && expr.value.is_number();
-}
-
-bool is_constant_number(const Expr& expr) {
-  return is_number(expr) || (expr.kind == Expr::Kind::kNegate && is_number(*expr.kids[0]));
-}
-
-// One that is written with a minus sign: -0.0 is, -0 is not.
-bool is_negative_constant(const Expr& expr) {
-  if (expr.kind != Expr::Kind::kNegate || !is_number(*expr.kids[0])) return false;
-  const Value& value = expr.kids[0]->value;
-  return value.is(Kind::kFloat) || value.as_int() != 0;
+// Whether jinja2 makes a number of it before it runs: nothing in it depends on variables. The walk
+// is as deep as the expression is high, which is bounded.
+bool is_folded(const Expr& expr) {
+  switch (expr.kind) {
+    case Expr::Kind::kConst:
+      return true;
+    case Expr::Kind::kNegate:
+    case Expr::Kind::kPlus:
+    case Expr::Kind::kBinary:
+      return std::all_of(expr.kids.begin(), expr.kids.end(),
+                         [](const ExprPtr& kid) { return is_folded(*kid); });
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -268,25 +269,16 @@ Result<ExprPtr> Parser::parse_power() {
   SLUICE_ASSIGN_OR_RETURN(ExprPtr left, parse_unary());
   if (!at_op("**")) return left;
   ExprPtr expr = make(Expr::Kind::kBinary, position);
+  bool all_folded = is_folded(*left);
   expr->kids.push_back(std::move(left));
   while (skip_op("**")) {
     SLUICE_ASSIGN_OR_RETURN(ExprPtr right, parse_unary());
+    if (all_folded && !is_folded(*right)) {
+      all_folded = false;
+      expr->folded_base = static_cast<int>(expr->binary_ops.size());
+    }
     expr->binary_ops.push_back(BinaryOp::kPow);
     expr->kids.push_back(std::move(right));
-    if (expr->kids.size() > 2 || !is_negative_constant(*expr->kids[0]) ||
-        is_constant_number(*expr->kids[1])) {
-      continue;
-    }
-    // jinja2 folds the sign into the number and writes Python source of it, where -2 ** x is
-    // -(2 ** x): so it is even for (-2) ** x. With an exponent that is a number all is folded.
-    ExprPtr number = std::move(expr->kids[0]->kids[0]);
-    ExprPtr negated = std::move(expr->kids[0]);
-    expr->kids[0] = std::move(number);
-    SLUICE_ASSIGN_OR_RETURN(negated->kids[0], finish(std::move(expr)));
-    SLUICE_ASSIGN_OR_RETURN(negated, finish(std::move(negated)));
-    if (!at_op("**")) return negated;
-    expr = make(Expr::Kind::kBinary, position);
-    expr->kids.push_back(std::move(negated));
   }
   return finish(std::move(expr));
 }
