@@ -387,6 +387,38 @@ TEST_CASE("reasoning is told from the answer, however the text is cut") {
   }
 }
 
+TEST_CASE("the plain format, and what a thinking model's template makes of earlier reasoning") {
+  Chat chat;
+  const Tokenizer& tokenizer = chat.engine->tokenizer();
+  ChatState state = Chat::fresh();
+  state.system = "Be brief.";
+  state.messages = {
+      {"user", "a", "", false}, {"assistant", "b", "why", false}, {"user", "c", "", false}};
+  const auto shown = [&](const ChatFormat& format, std::optional<bool> thinking) {
+    const auto parts = format.render(state.sent_messages(), {true, thinking, state.now});
+    REQUIRE_MESSAGE(parts.ok(), (parts.ok() ? "" : parts.error().message));
+    return join_parts(*parts);
+  };
+  const auto plain = ChatFormat::from_source(ChatFormat::kPlainTemplate, tokenizer);
+  REQUIRE(plain.ok());
+  CHECK(shown(*plain, std::nullopt) == "Be brief.\n\nUser: a\nAssistant: b\nUser: c\nAssistant:");
+
+  const std::string path = std::string(SLUICE_CONFORMANCE_DIR) + "/templates/Qwen-Qwen3-0.6B.jinja";
+  if (!fs::exists(path)) {
+    MESSAGE("SKIPPED: no reference results at " << path);
+    return;
+  }
+  const auto qwen3 = ChatFormat::from_source(read_all(path), tokenizer);
+  REQUIRE(qwen3.ok());
+  const std::string on = shown(*qwen3, std::nullopt);
+  CHECK(on.ends_with("<|im_start|>assistant\n"));
+  CHECK(on.find("why") == std::string::npos);  // this template drops it
+  CHECK(shown(*qwen3, true) == on);
+  CHECK(shown(*qwen3, false).ends_with("<think>\n\n</think>\n\n"));
+  state.messages.push_back({"assistant", "d", "because", false});
+  CHECK(shown(*qwen3, true).find("<think>\nbecause\n</think>\n\nd") != std::string::npos);
+}
+
 TEST_CASE("typed control tokens stay text, and a fingerprint tells models apart") {
   Chat chat;
   const auto with = [&](const char* text) {

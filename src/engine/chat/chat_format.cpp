@@ -15,23 +15,26 @@ const char* const ChatFormat::kPlainTemplate =
     "{%- endfor %}"
     "{%- if add_generation_prompt %}{{- 'Assistant:' }}{% endif %}";
 
-ChatFormat::ChatFormat(ChatTemplate chat_template, const Tokenizer& tokenizer, bool plain)
-    : template_(std::move(chat_template)), tokenizer_(&tokenizer), plain_(plain) {
-  if (plain) stops_ = {"\nUser:", "\nAssistant:"};
-}
+ChatFormat::ChatFormat(ChatTemplate chat_template, const Tokenizer& tokenizer)
+    : template_(std::move(chat_template)), tokenizer_(&tokenizer) {}
 
 Result<ChatFormat> ChatFormat::load(const GgufFile& file, const Tokenizer& tokenizer) {
-  const bool plain = file.find("tokenizer.chat_template") == nullptr;
-  std::string_view source = kPlainTemplate;
-  if (!plain) {
-    SLUICE_ASSIGN_OR_RETURN(source, file.get_string("tokenizer.chat_template"));
+  if (file.find("tokenizer.chat_template") == nullptr) {
+    SLUICE_ASSIGN_OR_RETURN(ChatFormat format, from_source(kPlainTemplate, tokenizer));
+    format.plain_ = true;
+    format.stops_ = {"\nUser:", "\nAssistant:"};
+    return format;
   }
+  SLUICE_ASSIGN_OR_RETURN(const std::string_view source,
+                          file.get_string("tokenizer.chat_template"));
+  return from_source(source, tokenizer);
+}
+
+Result<ChatFormat> ChatFormat::from_source(std::string_view source, const Tokenizer& tokenizer) {
   Result<ChatTemplate> parsed = ChatTemplate::parse(source);
-  if (!parsed.ok()) {
-    return make_error(parsed.error().code, "the model's chat template can't be used: {}",
-                      parsed.error().message);
-  }
-  return ChatFormat(std::move(*parsed), tokenizer, plain);
+  if (parsed.ok()) return ChatFormat(std::move(*parsed), tokenizer);
+  return make_error(parsed.error().code, "the model's chat template can't be used: {}",
+                    parsed.error().message);
 }
 
 Result<std::vector<TextPart>> ChatFormat::render(const nlohmann::ordered_json& messages,
@@ -42,7 +45,10 @@ Result<std::vector<TextPart>> ChatFormat::render(const nlohmann::ordered_json& m
   input.bos_token = tokenizer_->token_text(tokenizer_->bos_id());
   input.eos_token = tokenizer_->token_text(tokenizer_->eos_id());
   input.now = options.now;
-  if (options.thinking) input.extra["enable_thinking"] = *options.thinking;
+  if (options.thinking) {
+    input.extra["enable_thinking"] = *options.thinking;
+    input.extra["thinking"] = *options.thinking;
+  }
   Result<std::vector<TextPart>> parts = template_.render(input);
   if (parts.ok()) return parts;
   if (is_refusal(parts.error())) {

@@ -18,7 +18,8 @@ namespace sluice {
 
 struct RenderOptions {
   bool add_generation_prompt = true;
-  // The template's variable enable_thinking; nothing: undefined, the template decides.
+  // The template's variables enable_thinking and thinking (both names are in use); nothing:
+  // undefined, the template decides.
   std::optional<bool> thinking;
   std::optional<std::tm> now;  // for strftime_now; nothing: the clock
 };
@@ -32,6 +33,8 @@ class ChatFormat {
   // The file's own template, or the plain format where it has none (see plain()). kBadInput: a
   // template that can't be parsed. `tokenizer` must outlive the format.
   static Result<ChatFormat> load(const GgufFile& file, const Tokenizer& tokenizer);
+  // The same with a template's source.
+  static Result<ChatFormat> from_source(std::string_view source, const Tokenizer& tokenizer);
 
   bool plain() const { return plain_; }
   // Where a reply ends beside the model's own end-of-generation tokens.
@@ -46,10 +49,10 @@ class ChatFormat {
                                            const RenderOptions& options) const;
 
  private:
-  ChatFormat(ChatTemplate chat_template, const Tokenizer& tokenizer, bool plain);
+  ChatFormat(ChatTemplate chat_template, const Tokenizer& tokenizer);
   ChatTemplate template_;
   const Tokenizer* tokenizer_;
-  bool plain_;
+  bool plain_ = false;
   std::vector<std::string> stops_;
 };
 
