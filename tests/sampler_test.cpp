@@ -560,8 +560,8 @@ TEST_CASE("a draw depends on seed, stream and position, not on earlier candidate
   CHECK(first != draws(7, 1, false));
   CHECK(first != draws(7 + (std::uint64_t{1} << 32), 0, false));
   Sampler sampler = make(p, 50);
-  CHECK(sampler.random(RandomUse::kToken) == uniform(7, 0, 0, 0));
-  CHECK(sampler.random(RandomUse::kAccept) != sampler.random(RandomUse::kResidual));
+  CHECK(sampler.random_bits(RandomUse::kToken) == random_bits(7, 0, 0, 0));
+  CHECK(sampler.random_bits(RandomUse::kToken) != sampler.random_bits(RandomUse::kXtc));
 }
 
 TEST_CASE("draws follow the distribution (chi-squared)") {
@@ -590,14 +590,53 @@ TEST_CASE("draws follow the distribution (chi-squared)") {
   }
 }
 
-TEST_CASE("the inverse CDF walks ids upwards and never falls off the end") {
-  const Distribution d{{2, 5, 9}, {0.25, 0.5, 0.25}};
-  CHECK(draw_index(d, 0) == 0);
-  CHECK(draw_index(d, 0.2499) == 0);
-  CHECK(draw_index(d, 0.25) == 1);
-  CHECK(draw_index(d, 0.75) == 2);
-  const Distribution rounded{{1, 2}, {0.5, 0.4999999}};
-  CHECK(draw_index(rounded, 0.99999999) == 1);
+TEST_CASE("the race draws each token with its probability, also the rare and the only one") {
+  const Distribution d{{2, 5, 9, 700}, {0.25, 0.5, 0.249, 0.001}};
+  std::map<std::size_t, double> seen;
+  constexpr int kDraws = 200000;
+  for (std::uint64_t key = 0; key < kDraws; ++key) ++seen[draw_race(d, key * key + 17)];
+  double chi = 0;
+  for (std::size_t i = 0; i < d.size(); ++i) {
+    const double expected = kDraws * d.probabilities[i];
+    chi += (seen[i] - expected) * (seen[i] - expected) / expected;
+  }
+  CHECK(chi < 16.3);  // 3 degrees of freedom, p = 0.001
+  CHECK(draw_race({{4}, {1.0}}, 99) == 0);
+}
+
+TEST_CASE("distributions that are alike draw the same token with one key") {
+  std::mt19937 rng(8);
+  for (int round = 0; round < 20; ++round) {
+    Distribution p;
+    Distribution q;
+    for (std::int32_t id = 0; id < 40; ++id) {
+      const double weight = std::exp(-0.2 * id);
+      // q lacks some of p's tokens, and p some of q's.
+      if (id % 7 != 3) p.ids.push_back(id), p.probabilities.push_back(weight);
+      if (id % 11 != 5) {
+        q.ids.push_back(id);
+        q.probabilities.push_back(weight * (0.5 + static_cast<double>(rng() % 100) / 100));
+      }
+    }
+    for (Distribution* each : {&p, &q}) {
+      double sum = 0;
+      for (const double x : each->probabilities) sum += x;
+      for (double& x : each->probabilities) x /= sum;
+    }
+    double overlap = 0;
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      overlap += std::min(p.probabilities[i], q.probability_of(p.ids[i]));
+    }
+    const double distance = 1 - overlap;
+    constexpr int kDraws = 20000;
+    int same = 0;
+    for (int i = 0; i < kDraws; ++i) {
+      const std::uint64_t key = (std::uint64_t{rng()} << 32) | rng();
+      same += p.ids[draw_race(p, key)] == q.ids[draw_race(q, key)];
+    }
+    CHECK(same > kDraws * ((1 - distance) / (1 + distance) - 0.015));
+    CHECK(same < kDraws * (overlap + 0.015));  // no coupling does better
+  }
 }
 
 // ---- Against the oracle ------------------------------------------------------------------------

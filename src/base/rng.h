@@ -23,16 +23,25 @@ inline std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> coun
   return counter;
 }
 
-// Uniform in [0, 1) with 53 bits. `stream` tells sequences apart, `position` is the index of the
-// token being drawn, `use` tells several draws for one token apart.
-inline double uniform(std::uint64_t seed, std::uint32_t stream, std::uint64_t position,
-                      std::uint32_t use) {
+// 64 random bits. `stream` tells sequences apart, `position` is the index of the token being drawn,
+// `use` tells several draws for one token apart.
+inline std::uint64_t random_bits(std::uint64_t seed, std::uint32_t stream, std::uint64_t position,
+                                 std::uint32_t use) {
   const auto words =
       philox4x32({static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32),
                   stream, use},
                  {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
-  const std::uint64_t bits = (std::uint64_t{words[0]} << 32) | words[1];
+  return (std::uint64_t{words[0]} << 32) | words[1];
+}
+
+// Uniform in [0, 1) with 53 bits.
+inline double unit_interval(std::uint64_t bits) {
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
+}
+
+inline double uniform(std::uint64_t seed, std::uint32_t stream, std::uint64_t position,
+                      std::uint32_t use) {
+  return unit_interval(random_bits(seed, stream, position, use));
 }
 
 }  // namespace sluice

@@ -1,6 +1,8 @@
 #include "src/engine/sampling/distribution.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace sluice {
 
@@ -15,13 +17,35 @@ std::size_t Distribution::best() const {
                                   probabilities.begin());
 }
 
-std::size_t draw_index(const Distribution& distribution, double u) {
-  double sum = 0;
+namespace {
+
+// Uniform in (0, 1), from the mixer of splitmix64 (Steele, Lea, Flood, "Fast Splittable
+// Pseudorandom Number Generators", 2014).
+double uniform_of(std::uint64_t key, std::int32_t id) {
+  std::uint64_t x = key + (static_cast<std::uint64_t>(id) + 1) * 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  x ^= x >> 31;
+  return (static_cast<double>(x >> 12) + 0.5) * 0x1.0p-52;
+}
+
+}  // namespace
+
+std::size_t draw_race(const Distribution& distribution, std::uint64_t key) {
+  std::size_t winner = 0;
+  double first = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < distribution.size(); ++i) {
-    sum += distribution.probabilities[i];
-    if (sum > u) return i;
+    const double u = uniform_of(key, distribution.ids[i]);
+    // -log(u) >= 1 - u: most tokens are out of the race without a logarithm.
+    const double p = distribution.probabilities[i];
+    if (1 - u >= first * p) continue;
+    const double time = -std::log(u) / p;
+    if (time < first) {
+      first = time;
+      winner = i;
+    }
   }
-  return distribution.size() - 1;  // the sum rounds to a little less than 1
+  return winner;
 }
 
 double ordered_sum(const double* values, std::size_t n) {

@@ -106,8 +106,8 @@ Status Sampler::truncate(std::size_t length) {
   return {};
 }
 
-double Sampler::random(RandomUse use) const {
-  return uniform(params_.seed, stream_, position(), static_cast<std::uint32_t>(use));
+std::uint64_t Sampler::random_bits(RandomUse use) const {
+  return sluice::random_bits(params_.seed, stream_, position(), static_cast<std::uint32_t>(use));
 }
 
 std::span<const float> Sampler::adjust(std::span<const float> logits) {
@@ -170,7 +170,7 @@ void Sampler::filter(const Pool& vocabulary, CandidateList& list) {
     next();
   }
   selector_.nucleus(pool, p.top_p, p.min_p, *out);
-  if (p.xtc_probability > 0 && random(RandomUse::kXtc) < p.xtc_probability) {
+  if (p.xtc_probability > 0 && unit_interval(random_bits(RandomUse::kXtc)) < p.xtc_probability) {
     selector_.exclude_top(*out, pool.max, p.xtc_threshold);
   }
   if (out != &list) std::swap(*out, list);
@@ -222,7 +222,7 @@ Status Sampler::distribution(std::span<const float> logits, Distribution& out) {
 
 Result<TokenChoice> Sampler::sample(std::span<const float> logits) {
   SLUICE_RETURN_IF_ERROR(distribution(logits, sampled_));
-  const std::size_t i = draw_index(sampled_, random(RandomUse::kToken));
+  const std::size_t i = draw_race(sampled_, random_bits(RandomUse::kToken));
   return TokenChoice{sampled_.ids[i], sampled_.probabilities[i], sampled_.size()};
 }
 

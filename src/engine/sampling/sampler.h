@@ -18,11 +18,8 @@ namespace sluice {
 
 // What a random number is for. The draws for one position are independent of each other.
 enum class RandomUse : std::uint32_t {
-  kToken = 0,     // sample()'s draw
-  kXtc = 1,       // whether XTC happens
-  kAccept = 2,    // a speculative verifier's test
-  kResidual = 3,  // its draw after a rejection
-  kDraft = 4,     // a drafter's own draw
+  kToken = 0,  // sample()'s draw
+  kXtc = 1,    // whether XTC happens
 };
 
 struct TokenChoice {
@@ -68,8 +65,8 @@ class Sampler {
   // distribution() and one draw from it. Does not accept the token.
   Result<TokenChoice> sample(std::span<const float> logits);
 
-  // The random number in [0, 1) of this sequence for the next position.
-  double random(RandomUse use) const;
+  // The 64 random bits of this sequence for the next position.
+  std::uint64_t random_bits(RandomUse use) const;
 
   // What resume needs beside the parameters.
   SamplerState state() const;
