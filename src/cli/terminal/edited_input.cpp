@@ -155,9 +155,9 @@ ReadResult EditedInput::read(std::string_view prefill) {
     const wchar_t* typed = el_wgets(edit_, &count);
     has_line = typed != nullptr && count > 0;
     if (has_line) line = utf8_text({typed, static_cast<std::size_t>(count)});
+    std::fflush(screen_);
     guard_ = nullptr;
   }
-  std::fflush(screen_);
   if (failed_) return {.kind = Kind::kError, .text = "out of memory while a message was typed"};
   if (event_ == ByteSource::Event::kFailed) return {.kind = Kind::kError, .text = source_.error()};
   if (interrupted_) return {.kind = Kind::kInterrupted, .text = std::move(interrupted_text_)};
