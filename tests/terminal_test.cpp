@@ -129,7 +129,8 @@ TEST_CASE("spans are shown, their markers are not") {
   CHECK(shown("``a ` b``") == "{c}a ` b{}");
   CHECK(shown("**bold `code` bold**") == "{b}bold {bc}code{b} bold{}");
   CHECK(shown("这是**重点**内容") == "这是{b}重点{}内容");
-  CHECK(shown("see [the page](http://example.com/b_(c)).") == "see [the page]({_}http://example.com/b_(c){}).");
+  CHECK(shown("see [the page](http://example.com/b_(c)).") ==
+        "see [the page]({_}http://example.com/b_(c){}).");
   CHECK(shown("**[a](b)**") == "{b}[a]({b_}b{b}){}");
   CHECK(shown("\\*not\\* \\n \\(x\\)") == "*not* \\n \\(x\\)");
 }
