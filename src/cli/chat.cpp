@@ -12,6 +12,7 @@
 #include "src/cli/load_engine.h"
 #include "src/cli/model_flags.h"
 #include "src/cli/sampling_flags.h"
+#include "src/cli/speculation_flags.h"
 #include "src/engine/sampling/fields.h"
 
 namespace sluice::cli {
@@ -22,6 +23,7 @@ enum class Think { kDefault, kOn, kOff, kHide };
 struct ChatCommandOptions {
   ModelFlags model;
   SamplingFlags sampling;
+  SpeculationFlags speculation;
   std::optional<std::string> system, system_file, resume, autosave;
   std::optional<std::int64_t> predict;
   std::vector<std::string> stop;
@@ -67,6 +69,7 @@ void declare_flags(Flags& flags, ChatCommandOptions& options) {
                 }
                 return {};
               });
+  options.speculation.declare(flags);
   flags.toggle("--plain", "no Markdown rendering and no colours", &options.plain);
   flags.toggle("--stats", "speed and context after each reply", &options.stats);
   flags.toggle("--quiet", "only warnings and errors on stderr", &options.quiet);
@@ -83,6 +86,7 @@ void declare_flags(Flags& flags, ChatCommandOptions& options) {
              "(a new file in ~/.local/state/sluice/chats; none where stdin is no terminal)",
              &options.autosave);
   flags.toggle("--no-autosave", "keep nothing", &options.no_autosave);
+  options.speculation.declare_rare(flags);
   options.model.declare_rare(flags);
   options.sampling.declare_rare(flags);
 }
@@ -97,7 +101,7 @@ Status check(const ChatCommandOptions& options) {
   for (const std::string& stop : options.stop) {
     if (stop.empty()) return make_error(ErrorCode::kUsage, "--stop: the text is empty");
   }
-  return {};
+  return options.speculation.check();
 }
 
 // What --resume asks for; empty: a new chat.
@@ -210,8 +214,12 @@ Status chat_command(std::span<const std::string> args, Console& console) {
   loop_options.threads = options.model.threads();
   if (options.think == Think::kHide) loop_options.reasoning = ShowReasoning::kCollapsed;
   SLUICE_ASSIGN_OR_RETURN(loop_options.autosave, autosave_path(options, local_time_now(), console));
-  ChatSession session(*engine, format, state,
-                      {options.predict.value_or(-1), options.overflow, options.stop});
+  SLUICE_ASSIGN_OR_RETURN(const Speculation speculation,
+                          options.speculation.load(*engine, options.model, console, progress));
+  loop_options.speculator = speculation.speculator.get();
+  ChatSession session(
+      *engine, format, state,
+      {options.predict.value_or(-1), options.overflow, options.stop, speculation.speculator.get()});
   ChatLoop loop(console, progress, *engine, format, session, markdown_options(options),
                 loop_options);
   if (saved) loop.adopt(std::move(*saved));

@@ -1,4 +1,5 @@
 // sluice run: text for one prompt.
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "src/cli/prompt.h"
 #include "src/cli/run_report.h"
 #include "src/cli/sampling_flags.h"
+#include "src/cli/speculation_flags.h"
 #include "src/engine/generate.h"
 
 namespace sluice::cli {
@@ -20,6 +22,7 @@ struct RunOptions {
   ModelFlags model;
   PromptFlags prompt;
   SamplingFlags sampling;
+  SpeculationFlags speculation;
   std::optional<std::int64_t> predict;
   std::vector<std::string> stop;
   std::optional<std::int64_t> logprobs;
@@ -28,6 +31,7 @@ struct RunOptions {
   bool json = false;
   bool stats = false;
   bool quiet = false;
+  bool verify = false;
 };
 
 void declare_flags(Flags& flags, RunOptions& options) {
@@ -42,6 +46,7 @@ void declare_flags(Flags& flags, RunOptions& options) {
   flags.integer("--logprobs", "N", "with --json: the N likeliest tokens at each place", 1, 1000,
                 &options.logprobs);
   flags.toggle("--stats", "timings, memory, bytes moved and settings on stderr", &options.stats);
+  options.speculation.declare(flags);
   flags.toggle("--quiet", "only warnings and errors on stderr", &options.quiet);
   flags.section("Sampling (defaults: those of the model file, else these)");
   options.sampling.declare(flags);
@@ -53,6 +58,10 @@ void declare_flags(Flags& flags, RunOptions& options) {
   flags.toggle("--ignore-eos", "never end by itself: tokens that end a text are banned",
                &options.ignore_eos);
   flags.toggle("--special", "print control tokens too", &options.special);
+  options.speculation.declare_rare(flags);
+  flags.toggle("--verify",
+               "decode again without guesses and compare; exit code 1 if a token differs",
+               &options.verify);
   options.model.declare_rare(flags);
   options.sampling.declare_rare(flags);
 }
@@ -64,7 +73,7 @@ Status check(const RunOptions& options) {
   if (options.logprobs && !options.json) {
     return make_error(ErrorCode::kUsage, "--logprobs is part of the JSON output; add --json");
   }
-  return {};
+  return options.speculation.check();
 }
 
 // Streams text to stdout and remembers how that went.
@@ -104,6 +113,28 @@ void show_prefill(Progress& progress, std::chrono::steady_clock::time_point bega
                               static_cast<double>(done) / seconds.count()));
 }
 
+// Decodes the request again, one token a pass.
+Status verify(Engine& engine, GenerateRequest request, const GenerateResult& result,
+              Console& console) {
+  request.speculator = nullptr;
+  request.on_text = {};
+  request.on_prefill = {};
+  SLUICE_ASSIGN_OR_RETURN(const GenerateResult again, generate(engine, request));
+  const auto [a, b] = std::mismatch(result.tokens.begin(), result.tokens.end(),
+                                    again.tokens.begin(), again.tokens.end());
+  const auto at = a - result.tokens.begin();
+  if (a == result.tokens.end() && b == again.tokens.end() && again.finish == result.finish) {
+    console.info(fmt::format("verified: the same {} tokens without guesses", again.tokens.size()));
+    return {};
+  }
+  const auto id = [](auto it, const auto& tokens) {
+    return it == tokens.end() ? std::string("the end") : std::to_string(*it);
+  };
+  return failed(
+      "--verify: token {} is {} with guesses and {} without; this is a fault of the program", at,
+      id(a, result.tokens), id(b, again.tokens));
+}
+
 // Why the text ends where it does, when that is not the model's wish.
 void say_finish(const GenerateResult& result, const GenerateRequest& request, const Engine& engine,
                 Console& console) {
@@ -141,7 +172,11 @@ Status run_command(std::span<const std::string> args, Console& console) {
   SLUICE_ASSIGN_OR_RETURN(const PromptFlags::Prompt prompt,
                           options.prompt.encode(*engine, console));
 
+  SLUICE_ASSIGN_OR_RETURN(const Speculation speculation,
+                          options.speculation.load(*engine, options.model, console, progress));
+
   GenerateRequest request;
+  request.speculator = speculation.speculator.get();
   request.prompt = prompt.ids;
   request.max_tokens = options.predict.value_or(-1);
   request.sampling = sampling.params;
@@ -176,11 +211,20 @@ Status run_command(std::span<const std::string> args, Console& console) {
   if (result.finish != FinishReason::kInterrupted && (options.json || options.stats)) {
     bandwidth = measure_read_bandwidth(options.model.threads(), console.cancel());
   }
-  const RunReport report = {
-      *engine, sampling, prompt, result, options.model.kv, bandwidth, options.logprobs.has_value()};
+  const RunReport report = {*engine,
+                            sampling,
+                            prompt,
+                            result,
+                            speculation.speculator.get(),
+                            options.model.kv,
+                            bandwidth,
+                            options.logprobs.has_value()};
   if (options.json) SLUICE_RETURN_IF_ERROR(console.print(run_json(report)));
   say_finish(result, request, *engine, console);
   if (options.stats) console.note(run_stats(report));
+  if (options.verify && result.finish != FinishReason::kInterrupted) {
+    SLUICE_RETURN_IF_ERROR(verify(*engine, request, result, console));
+  }
   if (console.cancel()) return make_error(ErrorCode::kInterrupted, "interrupted");
   return {};
 }

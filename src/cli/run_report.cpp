@@ -5,6 +5,7 @@
 #include "src/cli/json.h"
 #include "src/cli/model_flags.h"
 #include "src/cli/numbers.h"
+#include "src/cli/speculation_flags.h"
 #include "src/gguf/describe.h"
 #include "src/text/escape.h"
 
@@ -91,6 +92,7 @@ std::string run_json(const RunReport& report) {
   timings["bytes_per_token"] = known(result.timings.bytes_per_token);
   timings["bandwidth_share"] = known(bandwidth_share(report));
   json["timings"] = std::move(timings);
+  json["speculation"] = speculation_json(report.speculator);
   if (report.want_logprobs) json["logprobs"] = logprobs_to_json(report);
   return json_line(json);
 }
@@ -128,6 +130,7 @@ std::string run_stats(const RunReport& report) {
                            100 * bandwidth_share(report), report.bandwidth / 1e9);
   }
   text += row("traffic", traffic);
+  text += row("guesses", describe_speculation(report.speculator));
   return text + describe_sampling(report.sampling);
 }
 

@@ -7,6 +7,7 @@
 #include "src/engine/engine.h"
 #include "src/engine/generate.h"
 #include "src/engine/sampling/resolve.h"
+#include "src/engine/speculation/speculator.h"
 
 namespace sluice::cli {
 
@@ -15,6 +16,7 @@ struct RunReport {
   const ResolvedSampling& sampling;
   const PromptFlags::Prompt& prompt;
   const GenerateResult& result;
+  const Speculator* speculator = nullptr;  // null: off
   KvCacheType kv;
   double bandwidth = 0;  // measured, bytes per second; 0: not measured
   bool want_logprobs = false;

@@ -26,11 +26,11 @@ Result<CachedSequence::Prefill> CachedSequence::assign(
   return Prefill{common, *traffic};
 }
 
-Result<PassTraffic> CachedSequence::append(std::int32_t token, std::span<float> logits,
+Result<PassTraffic> CachedSequence::append(std::span<const std::int32_t> tokens,
+                                           std::span<float> logits,
                                            const std::atomic<bool>* cancel) {
-  SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic,
-                          engine_.prefill(id_, {&token, 1}, logits, cancel));
-  tokens_.push_back(token);
+  SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic, engine_.score(id_, tokens, logits, cancel));
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   return traffic;
 }
 

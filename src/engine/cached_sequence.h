@@ -36,8 +36,9 @@ class CachedSequence {
   Result<Prefill> assign(std::span<const std::int32_t> tokens, std::span<float> logits,
                          const std::atomic<bool>* cancel,
                          const std::function<void(std::size_t held)>& on_chunk = {});
-  // Runs one more token.
-  Result<PassTraffic> append(std::int32_t token, std::span<float> logits,
+  // Runs more tokens in one pass: at most the backend's max_logits(). `logits` gets the rows of all
+  // of them [tokens, vocabulary].
+  Result<PassTraffic> append(std::span<const std::int32_t> tokens, std::span<float> logits,
                              const std::atomic<bool>* cancel);
   // Forgets tokens from `length` on. Requires length <= tokens().size().
   void truncate(std::size_t length);

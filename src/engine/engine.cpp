@@ -120,4 +120,19 @@ Result<PassTraffic> Engine::prefill(SequenceId sequence, std::span<const std::in
   return total;
 }
 
+Result<PassTraffic> Engine::score(SequenceId sequence, std::span<const std::int32_t> tokens,
+                                  std::span<float> logits, const std::atomic<bool>* cancel) {
+  const std::uint32_t length = kv_->length(sequence);
+  const auto count = static_cast<std::uint32_t>(tokens.size());
+  SLUICE_RETURN_IF_ERROR(kv_->reserve(sequence, length + count));
+  std::vector<BatchRow> rows;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    rows.push_back({tokens[i], length + i, sequence, true});
+  }
+  SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic,
+                          backend_->forward(rows, *kv_, {0, spec().layers}, {{}, logits, cancel}));
+  kv_->set_length(sequence, length + count);
+  return traffic;
+}
+
 }  // namespace sluice

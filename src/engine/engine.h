@@ -63,6 +63,10 @@ class Engine {
   Result<PassTraffic> prefill(SequenceId sequence, std::span<const std::int32_t> tokens,
                               std::span<float> logits, const std::atomic<bool>* cancel,
                               const std::function<void(std::size_t)>& on_chunk = {});
+  // Runs a few tokens in one pass, at most backend().max_logits(), and gives the logits of all of
+  // them [tokens, vocabulary].
+  Result<PassTraffic> score(SequenceId sequence, std::span<const std::int32_t> tokens,
+                            std::span<float> logits, const std::atomic<bool>* cancel);
 
  private:
   Engine() = default;

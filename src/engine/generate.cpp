@@ -70,6 +70,61 @@ SamplingParams with_bans(const GenerateRequest& request, const Tokenizer& tokeni
   return params;
 }
 
+// What the decode loop keeps between passes.
+struct Decode {
+  std::span<float> logits;                // [most rows, vocabulary]
+  const std::vector<std::int32_t>& text;  // prompt and tokens so far, the chosen one included
+  std::vector<std::int32_t>& draft;       // of the last pass
+  std::size_t& row;                       // its tokens that came true
+  PassTraffic& read;
+  double& pass_ms;
+};
+
+// Runs the chosen token, and a draft behind it where that pays. false: interrupted.
+Result<bool> next_pass(CachedSequence& sequence, const GenerateRequest& request,
+                       std::int32_t chosen, const GenerateResult& result, std::size_t most_rows,
+                       const Decode& decode) {
+  const std::size_t length = request.prompt.size() + result.tokens.size() - 1;
+  sequence.truncate(length);  // rejected drafts
+  std::vector<std::int32_t> tokens = {chosen};
+  if (request.speculator != nullptr) {
+    if (length > request.prompt.size()) {
+      request.speculator->outcome(std::min(decode.row + 1, decode.draft.size()), decode.row);
+    }
+    // No further than the text may go: the last token allowed needs no pass.
+    std::size_t most = std::min(most_rows - 1, sequence.engine().context() - length - 1);
+    if (request.max_tokens >= 0) {
+      const auto left = static_cast<std::size_t>(request.max_tokens) - result.tokens.size();
+      most = std::min(most, left - 1);
+    }
+    DraftContext context;
+    context.tokens = decode.text;
+    context.cancel = request.cancel;
+    Result<std::vector<std::int32_t>> draft = request.speculator->propose(context, most);
+    if (!draft.ok()) {
+      if (draft.error().code == ErrorCode::kInterrupted) return false;
+      return draft.error();
+    }
+    decode.draft = std::move(*draft);
+    tokens.insert(tokens.end(), decode.draft.begin(), decode.draft.end());
+  }
+  decode.row = 0;
+  const std::size_t vocabulary = sequence.engine().spec().vocabulary;
+  const auto start = Clock::now();
+  const Result<PassTraffic> pass =
+      sequence.append(tokens, decode.logits.first(tokens.size() * vocabulary), request.cancel);
+  if (!pass.ok()) {
+    if (pass.error().code == ErrorCode::kInterrupted) return false;
+    return pass.error();
+  }
+  const double ms = ms_since(start);
+  decode.pass_ms += ms;
+  decode.read.weight_bytes += pass->weight_bytes;
+  decode.read.kv_bytes += pass->kv_bytes;
+  if (request.speculator != nullptr) request.speculator->pass_done(tokens.size(), ms);
+  return true;
+}
+
 }  // namespace
 
 std::string_view finish_reason_name(FinishReason reason) {
@@ -122,16 +177,25 @@ Result<GenerateResult> generate(CachedSequence& sequence, const GenerateRequest&
   SLUICE_ASSIGN_OR_RETURN(TextOut out, TextOut::create(request, result));
   SLUICE_RETURN_IF_ERROR(sampler.accept(request.prompt));
 
-  std::vector<float> logits(engine.spec().vocabulary);
-  const std::span<const float> usable = std::span(logits).first(candidates);
+  const std::size_t vocabulary = engine.spec().vocabulary;
+  const std::size_t most_rows =
+      request.speculator == nullptr
+          ? 1
+          : std::min<std::size_t>(engine.backend().max_logits(), DraftController::kMostDrafted + 1);
+  std::vector<float> logits(vocabulary * most_rows);  // of the last pass
+  // The last pass ran a token and these drafted ones after it; row r of the logits is valid once
+  // the first r of them have come true.
+  std::vector<std::int32_t> draft;
+  std::size_t row = 0;
 
   const auto interrupted = [&](const Error& error) {
     return error.code == ErrorCode::kInterrupted;
   };
-  auto prefill = sequence.assign(request.prompt, logits, request.cancel, [&](std::size_t held) {
-    if (!request.on_prefill) return;
-    request.on_prefill(held, request.prompt.size());
-  });
+  auto prefill = sequence.assign(request.prompt, std::span(logits).first(vocabulary),
+                                 request.cancel, [&](std::size_t held) {
+                                   if (!request.on_prefill) return;
+                                   request.on_prefill(held, request.prompt.size());
+                                 });
   if (!prefill.ok() && !interrupted(prefill.error())) return prefill.error();
   result.timings.prefill_ms = ms_since(start);
   bool running = prefill.ok();
@@ -142,11 +206,22 @@ Result<GenerateResult> generate(CachedSequence& sequence, const GenerateRequest&
     running = false;
   }
 
+  if (running && request.speculator != nullptr) {
+    SLUICE_RETURN_IF_ERROR(
+        request.speculator->begin(request.prompt, sampler.params(), request.stream));
+  }
+
+  std::vector<std::int32_t> text = request.prompt;
   PassTraffic read;  // by decode passes
-  std::uint64_t passes = 0;
+  std::uint64_t sampled = 0;
   double pass_ms = 0;
+  std::size_t held = sequence.tokens().size();  // tokens that the next choice depends on
   auto first_token = Clock::now();
   while (running) {
+    held = request.prompt.size() + result.tokens.size();
+    const std::span<const float> usable =
+        std::span<const float>(logits).subspan(row * vocabulary, candidates);
+    ++sampled;
     SLUICE_ASSIGN_OR_RETURN(const TokenChoice choice, sampler.sample(usable));
     if (result.tokens.empty()) {
       first_token = Clock::now();
@@ -181,30 +256,42 @@ Result<GenerateResult> generate(CachedSequence& sequence, const GenerateRequest&
       result.finish = FinishReason::kContext;
       break;
     }
-    const auto pass_start = Clock::now();
-    auto step = sequence.append(choice.id, logits, request.cancel);
-    if (!step.ok()) {
-      if (!interrupted(step.error())) return step.error();
+    text.push_back(choice.id);
+    if (request.speculator != nullptr) {
+      SLUICE_RETURN_IF_ERROR(request.speculator->accept(choice.id));
+    }
+    if (row < draft.size() && draft[row] == choice.id) {  // its row was run already
+      ++row;
+      if (request.cancel == nullptr || !*request.cancel) continue;
       result.finish = FinishReason::kInterrupted;
       break;
     }
-    pass_ms += ms_since(pass_start);
-    read.weight_bytes += step->weight_bytes;
-    read.kv_bytes += step->kv_bytes;
-    ++passes;
+    SLUICE_ASSIGN_OR_RETURN(const bool done,
+                            next_pass(sequence, request, choice.id, result, most_rows,
+                                      Decode{logits, text, draft, row, read, pass_ms}));
+    if (!done) {
+      result.finish = FinishReason::kInterrupted;
+      break;
+    }
   }
   SLUICE_RETURN_IF_ERROR(out.finish());
+  const bool counted = request.speculator == nullptr || result.finish == FinishReason::kInterrupted;
+  if (!counted && running && request.speculator->stats().passes > 0) {
+    request.speculator->outcome(row, row);  // the draft's rest was not looked at
+  }
+  // Drafts beyond the end are forgotten.
+  if (sequence.tokens().size() > held) sequence.truncate(held);
 
   Timings& timings = result.timings;
   if (!result.tokens.empty()) {
     timings.decode_ms =
         std::chrono::duration<double, std::milli>(Clock::now() - first_token).count();
   }
-  if (passes > 0) {
+  if (sampled > 1 && pass_ms > 0) {
     const double bytes = static_cast<double>(read.weight_bytes + read.kv_bytes);
-    timings.tpot_ms = timings.decode_ms / static_cast<double>(passes);
+    timings.tpot_ms = timings.decode_ms / static_cast<double>(sampled - 1);
     timings.tokens_per_s = 1000.0 / timings.tpot_ms;
-    timings.bytes_per_token = bytes / static_cast<double>(passes);
+    timings.bytes_per_token = bytes / static_cast<double>(sampled - 1);
     timings.decode_bandwidth = bytes / (pass_ms / 1000.0);
   }
   return result;

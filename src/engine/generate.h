@@ -12,6 +12,7 @@
 #include "src/engine/cached_sequence.h"
 #include "src/engine/engine.h"
 #include "src/engine/sampling/params.h"
+#include "src/engine/speculation/speculator.h"
 
 namespace sluice {
 
@@ -32,6 +33,9 @@ struct GenerateRequest {
   bool ignore_eos = false;        // all end-of-generation tokens are banned
   std::uint32_t logprobs = 0;     // alternatives to report for each token
   bool show_special = false;      // control tokens appear in the text
+  // Drafts tokens that are verified several to a pass; null: one token a pass. The tokens are the
+  // same.
+  Speculator* speculator = nullptr;
   const std::atomic<bool>* cancel = nullptr;
   // Gets text as soon as it is certain: whole UTF-8 characters, nothing that may become a stop
   // string. false: the reader is gone, stop with an error. May be empty.
@@ -49,7 +53,7 @@ struct Timings {
   double ttft_ms = 0;  // from the call to the first token
   double prefill_ms = 0;
   double decode_ms = 0;         // after the first token
-  double tpot_ms = 0;           // decode_ms per further token
+  double tpot_ms = 0;           // decode_ms per further token (the one that ends the text included)
   double tokens_per_s = 0;      // further tokens per second of decode_ms
   double bytes_per_token = 0;   // read by decode passes, on average
   double decode_bandwidth = 0;  // bytes per second of decode passes

@@ -8,6 +8,7 @@
 #include "src/cli/chat/chat_commands.h"
 #include "src/cli/interrupt.h"
 #include "src/cli/memory_bandwidth.h"
+#include "src/cli/speculation_flags.h"
 #include "src/cli/terminal/history_file.h"
 #include "src/gguf/describe.h"
 
@@ -241,7 +242,7 @@ std::string ChatLoop::status_line() {
     text += fmt::format(", first token after {:.0f} ms ({} of {} prompt tokens were cached), ",
                         timings.ttft_ms, last_result_->reused_tokens, last_result_->prompt_tokens);
   }
-  text += "no drafting, ";
+  if (last_result_) text += describe_speculation(options_.speculator) + "; ";
   if (used.ok()) {
     text += fmt::format("context {} of {} ({:.0f}%)\n", *used, engine_.context(),
                         100.0 * static_cast<double>(*used) / engine_.context());

@@ -23,6 +23,7 @@ struct ChatLoopOptions {
   bool show_stats = false;
   ShowReasoning reasoning = ShowReasoning::kFull;
   unsigned threads = 0;  // of the bandwidth measurement
+  const Speculator* speculator = nullptr;
 };
 
 class ChatLoop {

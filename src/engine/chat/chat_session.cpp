@@ -147,6 +147,7 @@ Result<GenerateResult> ChatSession::reply(const ReplyEvents& events) {
   request.stream = state_.stream;
   request.stop.assign(format_.stops().begin(), format_.stops().end());
   request.stop.insert(request.stop.end(), options_.stop.begin(), options_.stop.end());
+  request.speculator = options_.speculator;
   request.cancel = events.cancel;
   request.on_prefill = events.on_prefill;
 

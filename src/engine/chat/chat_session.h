@@ -27,7 +27,8 @@ enum class OverflowPolicy : std::uint8_t {
 struct ChatOptions {
   std::int64_t max_tokens = -1;  // of a reply; -1: until it ends
   OverflowPolicy overflow = OverflowPolicy::kDropOldest;
-  std::vector<std::string> stop;  // beside those of the format
+  std::vector<std::string> stop;     // beside those of the format
+  Speculator* speculator = nullptr;  // must outlive the session; null: one token a pass
 };
 
 // Turns that no longer go to the model.

@@ -1,0 +1,48 @@
+// The flags of speculative decoding, shared by the commands that generate, and its report.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "src/cli/console.h"
+#include "src/cli/flags.h"
+#include "src/cli/json.h"
+#include "src/cli/model_flags.h"
+#include "src/engine/engine.h"
+#include "src/engine/speculation/speculator.h"
+
+namespace sluice::cli {
+
+// A draft model and the speculator that uses it.
+struct Speculation {
+  std::unique_ptr<Engine> draft;           // null: none
+  std::unique_ptr<Speculator> speculator;  // null: --spec off
+};
+
+class SpeculationFlags {
+ public:
+  void declare(Flags& flags);       // --spec, --draft
+  void declare_rare(Flags& flags);  // --lookup-file, --draft-max, --draft-length
+  // kUsage for flags that contradict each other; before anything is loaded.
+  Status check() const;
+  // Loads the draft model, with the same machine flags as the target, and reads the lookup files.
+  Result<Speculation> load(const Engine& target, const ModelFlags& model, Console& console,
+                           Progress& progress) const;
+
+ private:
+  enum class Mode { kAuto, kLookup, kDraft, kOff };
+  Mode mode_ = Mode::kAuto;
+  std::optional<std::string> draft_;
+  std::vector<std::string> lookup_files_;
+  std::optional<std::int64_t> most_;
+  std::optional<std::int64_t> fixed_;
+};
+
+// {"drafted": 20, "accepted": 12, "by_drafter": [...], ...}; null without a speculator.
+Json speculation_json(const Speculator* speculator);
+// One line: "12 of 20 drafted tokens accepted (lookup 12 of 20: 80% 60% 40%), speed-up 1.31,
+// predicted 1.36".
+std::string describe_speculation(const Speculator* speculator);
+
+}  // namespace sluice::cli

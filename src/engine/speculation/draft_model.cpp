@@ -1,0 +1,86 @@
+#include "src/engine/speculation/draft_model.h"
+
+#include <algorithm>
+
+#include "src/gguf/describe.h"
+
+namespace sluice {
+
+Status check_same_vocabulary(const Tokenizer& target, const Tokenizer& draft) {
+  const std::int32_t common = std::min(target.vocab_size(), draft.vocab_size());
+  for (std::int32_t id = 0; id < common; ++id) {
+    if (target.token_text(id) == draft.token_text(id)) continue;
+    // Padding is named in many ways; rows that can't be part of a text are no difference.
+    const auto unusable = [id](const Tokenizer& tokenizer) {
+      return tokenizer.type(id) == TokenType::kUnused;
+    };
+    if (unusable(target) || unusable(draft)) continue;
+    return make_error(ErrorCode::kUsage,
+                      "the draft has another vocabulary: token {} is '{}' there and '{}' in the "
+                      "model; a draft must be of the model's family",
+                      id, printable(draft.token_text(id), 40),
+                      printable(target.token_text(id), 40));
+  }
+  return {};
+}
+
+DraftModel::DraftModel(Engine& engine, std::size_t vocabulary)
+    : engine_(engine),
+      sequence_(engine),
+      vocabulary_(std::min(vocabulary, static_cast<std::size_t>(engine.tokenizer().vocab_size()))),
+      logits_(engine.spec().vocabulary) {}
+
+Status DraftModel::begin(std::span<const std::int32_t> tokens, const SamplingParams& sampling,
+                         std::uint32_t stream) {
+  const Tokenizer& tokenizer = engine_.tokenizer();
+  SamplingParams params = sampling;
+  std::erase_if(params.logit_bias, [this](const LogitBias& bias) {
+    return static_cast<std::size_t>(bias.token) >= vocabulary_;
+  });
+  SLUICE_ASSIGN_OR_RETURN(
+      sampler_, Sampler::create(params, vocabulary_, stream, [&tokenizer](std::int32_t id) {
+        return tokenizer.bytes_of(id, true);
+      }));
+  text_ = 0;
+  fits_ = true;
+  for (const std::int32_t token : tokens) SLUICE_RETURN_IF_ERROR(accept(token));
+  return {};
+}
+
+Status DraftModel::accept(std::int32_t token) {
+  if (static_cast<std::size_t>(token) >= vocabulary_) fits_ = false;
+  if (text_ + 1 >= engine_.context()) fits_ = false;
+  if (!fits_) return {};
+  // A draft that came true is in the history already.
+  const std::span<const std::int32_t> history = sampler_->history();
+  if (text_ < history.size() && history[text_] == token) {
+    ++text_;
+    return {};
+  }
+  SLUICE_RETURN_IF_ERROR(sampler_->truncate(text_));
+  ++text_;
+  return sampler_->accept(token);
+}
+
+Result<Draft> DraftModel::propose(const DraftContext& context, std::size_t most) {
+  Draft draft;
+  if (!fits_) return draft;
+  most = std::min<std::size_t>(most, engine_.context() - text_);
+  SLUICE_RETURN_IF_ERROR(sampler_->truncate(text_));
+  const std::span<const float> usable = std::span(logits_).first(vocabulary_);
+  SLUICE_ASSIGN_OR_RETURN(const CachedSequence::Prefill prefill,
+                          sequence_.assign(context.tokens, logits_, context.cancel));
+  (void)prefill;
+  for (std::size_t i = 0; i < most; ++i) {
+    SLUICE_ASSIGN_OR_RETURN(const TokenChoice choice, sampler_->sample(usable));
+    draft.tokens.push_back(choice.id);
+    SLUICE_RETURN_IF_ERROR(sampler_->accept(choice.id));
+    if (i + 1 == most || engine_.tokenizer().is_eog(choice.id)) break;
+    SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic,
+                            sequence_.append({&choice.id, 1}, logits_, context.cancel));
+    (void)traffic;
+  }
+  return draft;
+}
+
+}  // namespace sluice

@@ -1,0 +1,56 @@
+// What proposes tokens for the verifier. A draft is only a guess: whatever it says, the tokens that
+// come out are those of plain decoding.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/engine/sampling/params.h"
+
+namespace sluice {
+
+struct Draft {
+  std::vector<std::int32_t> tokens;
+  // Index in `tokens` of each token's predecessor, -1 for the last token of the text. Empty: a
+  // chain, each token after the one before it. Parents come before their children. (A tree needs a
+  // verifier that runs its branches; the one here takes chains.)
+  std::vector<std::int32_t> parents;
+  // How sure the drafter is, in its own classes: 0 to kDraftClasses - 1. Acceptance is counted for
+  // each.
+  std::size_t confidence = 0;
+};
+
+inline constexpr std::size_t kDraftClasses = 4;
+
+// What a drafter may look at.
+struct DraftContext {
+  std::span<const std::int32_t> tokens;  // prompt and text so far; the draft continues the last one
+  // [embedding] of the last layer at the last token of the text that was run, for trained heads;
+  // empty when nobody asked for it (wants_hidden).
+  std::span<const float> hidden;
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+  virtual std::string_view name() const = 0;  // "lookup", "draft"
+  virtual bool wants_hidden() const { return false; }
+
+  // A request begins with these tokens; what an earlier request left is used again where it fits.
+  virtual Status begin(std::span<const std::int32_t> tokens, const SamplingParams& sampling,
+                       std::uint32_t stream) = 0;
+  // The text grew by this token. Constant time.
+  virtual Status accept(std::int32_t token) = 0;
+  // How sure a draft made now would be; kDraftClasses if it has none. Costs next to nothing.
+  virtual std::size_t peek() const = 0;
+  // At most `most` tokens; fewer or none where it knows no more.
+  virtual Result<Draft> propose(const DraftContext& context, std::size_t most) = 0;
+};
+
+}  // namespace sluice

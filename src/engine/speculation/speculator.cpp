@@ -1,0 +1,106 @@
+#include "src/engine/speculation/speculator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace sluice {
+
+std::uint64_t SpeculationStats::drafted() const {
+  std::uint64_t sum = 0;
+  for (const PerDrafter& each : drafters) sum += each.drafted;
+  return sum;
+}
+
+std::uint64_t SpeculationStats::accepted() const {
+  std::uint64_t sum = 0;
+  for (const PerDrafter& each : drafters) sum += each.accepted;
+  return sum;
+}
+
+double SpeculationStats::acceptance() const {
+  return drafted() == 0 ? 0 : static_cast<double>(accepted()) / static_cast<double>(drafted());
+}
+
+double SpeculationStats::formula_tokens() const {
+  if (checked == 0 || passes == 0) return 1;
+  const double a = static_cast<double>(accepted()) / static_cast<double>(checked);
+  const double k = static_cast<double>(drafted()) / static_cast<double>(passes);
+  return a < 1 ? (1 - std::pow(a, k + 1)) / (1 - a) : k + 1;
+}
+
+double SpeculationStats::predicted_speedup() const {
+  return predicted_ms > 0 ? predicted_tokens / predicted_ms * pass_ms : 0;
+}
+
+double SpeculationStats::measured_speedup() const {
+  return elapsed_ms > 0 ? static_cast<double>(tokens) / elapsed_ms * pass_ms : 0;
+}
+
+Speculator::Speculator(std::vector<std::unique_ptr<Drafter>> drafters, SpeculationOptions options)
+    : drafters_(std::move(drafters)), options_(options), controller_(drafters_.size()) {}
+
+Status Speculator::begin(std::span<const std::int32_t> tokens, const SamplingParams& sampling,
+                         std::uint32_t stream) {
+  stats_ = {};
+  last_ = {};
+  for (const auto& drafter : drafters_) {
+    stats_.drafters.push_back({std::string(drafter->name()), 0, 0, {}, {}});
+    SLUICE_RETURN_IF_ERROR(drafter->begin(tokens, sampling, stream));
+  }
+  return {};
+}
+
+Status Speculator::accept(std::int32_t token) {
+  for (const auto& drafter : drafters_) SLUICE_RETURN_IF_ERROR(drafter->accept(token));
+  return {};
+}
+
+Result<std::vector<std::int32_t>> Speculator::propose(const DraftContext& context,
+                                                      std::size_t most) {
+  std::vector<DraftController::Option> options;
+  for (std::size_t i = 0; i < drafters_.size(); ++i) {
+    const std::size_t confidence = drafters_[i]->peek();
+    if (confidence < kDraftClasses) options.push_back({i, confidence});
+  }
+  DraftController::Plan plan = controller_.choose(options, std::min(most, options_.most));
+  if (options_.fixed_length > 0 && !options.empty()) {
+    plan.drafter = options.front().drafter;
+    plan.length = std::min(most, options_.fixed_length);
+  }
+  last_ = {};
+  stats_.predicted_tokens += plan.expected_tokens;
+  stats_.predicted_ms += plan.expected_ms;
+  if (plan.length == 0) return std::vector<std::int32_t>();
+  const auto start = std::chrono::steady_clock::now();
+  SLUICE_ASSIGN_OR_RETURN(Draft draft, drafters_[plan.drafter]->propose(context, plan.length));
+  const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
+  stats_.elapsed_ms += ms.count();
+  if (draft.tokens.empty()) return draft.tokens;
+  controller_.observe_drafting(plan.drafter, draft.tokens.size(), ms.count());
+  last_ = {plan.drafter, draft.confidence, draft.tokens.size()};
+  return draft.tokens;
+}
+
+void Speculator::pass_done(std::size_t rows, double ms) {
+  controller_.observe_pass(rows, ms);
+  ++stats_.passes;
+  stats_.elapsed_ms += ms;
+  stats_.pass_ms = controller_.pass_ms(1);
+}
+
+void Speculator::outcome(std::size_t checked, std::size_t accepted) {
+  stats_.tokens += accepted + 1;
+  if (last_.length == 0 || checked == 0) return;
+  controller_.observe_outcome(last_.drafter, last_.confidence, checked, accepted);
+  SpeculationStats::PerDrafter& counts = stats_.drafters[last_.drafter];
+  counts.drafted += last_.length;
+  counts.accepted += accepted;
+  stats_.checked += checked;
+  for (std::size_t i = 0; i < last_.length && i < counts.drafted_at.size(); ++i) {
+    ++counts.drafted_at[i];
+    if (i < accepted) ++counts.accepted_at[i];
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,382 @@
+// Speculative decoding gives the tokens of plain decoding, whatever is drafted; and its parts.
+#include <doctest/doctest.h>
+
+#include <random>
+#include <string>
+
+#include "src/engine/generate.h"
+#include "src/engine/speculation/draft_model.h"
+#include "src/engine/speculation/prompt_lookup.h"
+
+using namespace sluice;
+
+namespace {
+
+const std::string kModels = std::string(SLUICE_SOURCE_DIR) + "/models/";
+
+std::unique_ptr<Engine> load(const char* name, EngineOptions options = {.context = 512}) {
+  auto engine = Engine::load(kModels + name, options);
+  REQUIRE_MESSAGE(engine.ok(), (engine.ok() ? "" : engine.error().message));
+  return std::move(engine).value();
+}
+
+// Proposes a known text with mistakes in it: from never wrong to always wrong.
+class Parrot final : public Drafter {
+ public:
+  Parrot(std::vector<std::int32_t> whole, double wrong, std::uint32_t seed)
+      : whole_(std::move(whole)), wrong_(wrong), random_(seed) {}
+  std::string_view name() const override { return "parrot"; }
+  Status begin(std::span<const std::int32_t> tokens, const SamplingParams&,
+               std::uint32_t) override {
+    at_ = tokens.size();
+    return {};
+  }
+  Status accept(std::int32_t) override {
+    ++at_;
+    return {};
+  }
+  std::size_t peek() const override { return at_ < whole_.size() ? 0 : kDraftClasses; }
+  Result<Draft> propose(const DraftContext& context, std::size_t most) override {
+    CHECK(context.tokens.size() == at_);
+    Draft draft;
+    for (std::size_t i = 0; i < most && at_ + i < whole_.size(); ++i) {
+      const bool wrong = std::uniform_real_distribution<>()(random_) < wrong_;
+      draft.tokens.push_back(wrong ? static_cast<std::int32_t>(random_() % 2000) : whole_[at_ + i]);
+    }
+    return draft;
+  }
+
+ private:
+  std::vector<std::int32_t> whole_;
+  double wrong_;
+  std::mt19937 random_;
+  std::size_t at_ = 0;
+};
+
+GenerateRequest request_for(Engine& engine, const char* text, std::int64_t most = 120) {
+  GenerateRequest request;
+  auto ids = engine.tokenizer().encode(text, {});
+  REQUIRE(ids.ok());
+  request.prompt = *ids;
+  request.max_tokens = most;
+  request.sampling.seed = 5;
+  return request;
+}
+
+struct Outcome {
+  GenerateResult result;
+  std::vector<std::int32_t> held;  // by the cache afterwards
+};
+
+GenerateResult run(CachedSequence& sequence, const GenerateRequest& request) {
+  auto result = generate(sequence, request);
+  REQUIRE_MESSAGE(result.ok(), (result.ok() ? "" : result.error().message));
+  return std::move(result).value();
+}
+
+// In a sequence of its own, whose blocks are free again afterwards.
+Outcome run_alone(Engine& engine, const GenerateRequest& request) {
+  CachedSequence sequence(engine);
+  GenerateResult result = run(sequence, request);
+  return {std::move(result), sequence.tokens()};
+}
+
+template <class T, class... Args>
+std::unique_ptr<Speculator> speculator(SpeculationOptions options, Args&&... args) {
+  std::vector<std::unique_ptr<Drafter>> drafters;
+  drafters.push_back(std::make_unique<T>(std::forward<Args>(args)...));
+  return std::make_unique<Speculator>(std::move(drafters), options);
+}
+
+std::vector<SamplingParams> chains() {
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  SamplingParams usual;
+  SamplingParams wild;
+  wild.temperature = 1.5;
+  wild.top_k = 0;
+  wild.top_p = 1;
+  wild.min_p = 0;
+  SamplingParams penalties;
+  penalties.repeat_penalty = 1.3;
+  penalties.frequency_penalty = 0.5;
+  penalties.dry_multiplier = 0.8;
+  penalties.logit_bias = {{17, 2.0}, {300, -std::numeric_limits<double>::infinity()}};
+  SamplingParams mirostat;
+  mirostat.mirostat = 2;
+  SamplingParams xtc;
+  xtc.xtc_probability = 0.5;
+  xtc.typical_p = 0.9;
+  return {greedy, usual, wild, penalties, mirostat, xtc};
+}
+
+}  // namespace
+
+TEST_CASE("any draft gives the tokens, the text, the logprobs and the cache of plain decoding") {
+  const auto engine = load("storyteller-q4_0.gguf");
+  std::uint32_t seed = 0;
+  for (SamplingParams chain : chains()) {
+    chain.seed = 5;
+    GenerateRequest request =
+        request_for(*engine, "<|user|>\nA story.<|end|>\n<|assistant|>\n", 60);
+    request.sampling = chain;
+    request.logprobs = 2;
+    CachedSequence plain_sequence(*engine);
+    const GenerateResult plain = run(plain_sequence, request);
+    std::vector<std::int32_t> whole = request.prompt;
+    whole.insert(whole.end(), plain.tokens.begin(), plain.tokens.end());
+    for (const double wrong : {0.0, 0.2, 0.7, 1.0}) {
+      for (const std::size_t length : {1U, 2U, 3U, 7U, 15U}) {
+        const auto parrot = speculator<Parrot>({.fixed_length = length}, whole, wrong, ++seed);
+        request.speculator = parrot.get();
+        CachedSequence sequence(*engine);
+        const GenerateResult drafted = run(sequence, request);
+        REQUIRE(drafted.tokens == plain.tokens);
+        CHECK(drafted.text == plain.text);
+        CHECK(drafted.finish == plain.finish);
+        CHECK(sequence.tokens() == plain_sequence.tokens());
+        REQUIRE(drafted.logprobs.size() == plain.logprobs.size());
+        for (std::size_t i = 0; i < plain.logprobs.size(); ++i) {
+          CHECK(drafted.logprobs[i].logprob == plain.logprobs[i].logprob);
+        }
+        const SpeculationStats& stats = parrot->stats();
+        CHECK(stats.tokens + 1 >= plain.tokens.size());
+        if (wrong == 0) {
+          CHECK(stats.accepted() + length > stats.drafted());  // but for the end
+          CHECK(stats.passes <= plain.tokens.size() / (length + 1) + 2);
+        }
+      }
+    }
+    request.speculator = nullptr;
+  }
+}
+
+TEST_CASE("ends within an accepted draft cut where plain decoding would") {
+  const auto engine = load("storyteller-q4_0.gguf", {.context = 100});
+  GenerateRequest request = request_for(*engine, "<|user|>\nA story.<|end|>\n<|assistant|>\n", -1);
+  request.sampling.temperature = 0;
+  const GenerateResult context_end = run_alone(*engine, request).result;
+  REQUIRE(context_end.finish == FinishReason::kContext);
+  std::vector<std::int32_t> whole = request.prompt;
+  whole.insert(whole.end(), context_end.tokens.begin(), context_end.tokens.end());
+
+  const auto same_with_draft = [&](const GenerateRequest& plain_request) {
+    const auto [plain, plain_held] = run_alone(*engine, plain_request);
+    for (const std::size_t length : {1U, 4U, 15U}) {
+      const auto parrot = speculator<Parrot>({.fixed_length = length}, whole, 0.0, 1);
+      GenerateRequest drafted_request = plain_request;
+      drafted_request.speculator = parrot.get();
+      const auto [drafted, drafted_held] = run_alone(*engine, drafted_request);
+      CHECK(drafted.tokens == plain.tokens);
+      CHECK(drafted.text == plain.text);
+      CHECK(drafted.finish == plain.finish);
+      CHECK(drafted.stop_string == plain.stop_string);
+      CHECK(drafted_held == plain_held);
+    }
+    return plain.finish;
+  };
+  CHECK(same_with_draft(request) == FinishReason::kContext);
+  for (const std::int64_t most : {0, 1, 2, 3, 16, 17, 31}) {
+    request.max_tokens = most;
+    CHECK(same_with_draft(request) == FinishReason::kLength);
+  }
+  request.max_tokens = -1;
+  // Every text of a few tokens as a stop string.
+  for (std::size_t at = 1; at + 2 < 24; at += 3) {
+    GenerateRequest stopped = request;
+    stopped.stop = {engine->tokenizer().decode(std::span(context_end.tokens).subspan(at, 2))};
+    if (stopped.stop[0].empty()) continue;
+    CHECK(same_with_draft(stopped) == FinishReason::kStop);
+  }
+  // An end-of-generation token in the draft: any token will do if it is banned from nothing else.
+  GenerateRequest ended = request_for(*engine, "<|user|>\nHello!<|end|>\n<|assistant|>\n", -1);
+  ended.sampling.temperature = 0;
+  const GenerateResult greeting = run_alone(*engine, ended).result;
+  whole = ended.prompt;
+  whole.insert(whole.end(), greeting.tokens.begin(), greeting.tokens.end());
+  whole.insert(whole.end(), {4, 4, 4, 4, 4, 4, 4, 4});  // <|end|> and more
+  CHECK(same_with_draft(ended) == greeting.finish);
+}
+
+TEST_CASE(
+    "a draft model changes no token; with the target's own weights nearly all drafts come true") {
+  const auto engine = load("storyteller-q4_0.gguf");
+  const auto small = load("storyteller-draft-q4_0.gguf");
+  const auto twin = load("storyteller-q4_0.gguf");
+  const auto vocabulary = static_cast<std::size_t>(engine->tokenizer().vocab_size());
+  REQUIRE(check_same_vocabulary(engine->tokenizer(), small->tokenizer()).ok());
+  for (SamplingParams chain : chains()) {
+    chain.seed = 9;
+    GenerateRequest request =
+        request_for(*engine, "<|user|>\nA story about a cat.<|end|>\n<|assistant|>\n");
+    request.sampling = chain;
+    CachedSequence sequence(*engine);
+    const GenerateResult plain = run(sequence, request);
+    for (Engine* draft : {small.get(), twin.get()}) {
+      for (const std::size_t length : {0U, 1U, 4U, 15U}) {
+        const auto drafter = speculator<DraftModel>({.fixed_length = length}, *draft, vocabulary);
+        request.speculator = drafter.get();
+        // Twice: the second time the caches hold the first text.
+        for (int round = 0; round < 2; ++round) {
+          CHECK(run(sequence, request).tokens == plain.tokens);
+          if (draft == twin.get() && length > 0) {
+            CHECK(drafter->stats().accepted() + length >= drafter->stats().drafted());
+          }
+        }
+      }
+    }
+    request.speculator = nullptr;
+  }
+}
+
+TEST_CASE("prompt lookup copies what followed the longest agreement, also into the end") {
+  const auto drafts = [](std::vector<std::int32_t> corpus, std::vector<std::int32_t> text,
+                         std::size_t most) {
+    PromptLookup lookup(std::move(corpus));
+    REQUIRE(lookup.begin(text, {}, 0).ok());
+    DraftContext context;
+    context.tokens = text;
+    auto draft = lookup.propose(context, most);
+    REQUIRE(draft.ok());
+    return draft->tokens;
+  };
+  using Ids = std::vector<std::int32_t>;
+  CHECK(drafts({}, {1, 2, 3, 4, 9, 1, 2}, 3) == Ids{3, 4, 9});
+  CHECK(drafts({}, {1, 2, 3, 7, 2, 3, 8, 1, 2, 3}, 1) == Ids{7});  // three agree, not the later two
+  CHECK(drafts({}, {5, 2, 3, 7, 6, 2, 3, 8, 2, 3}, 1) == Ids{8});  // the later of equals
+  CHECK(drafts({}, {1, 2, 3, 4}, 3).empty());
+  CHECK(drafts({}, {1}, 3).empty());
+  CHECK(drafts({}, {}, 3).empty());
+  CHECK(drafts({}, {7, 7, 7}, 4) == Ids{7, 7, 7, 7});
+  CHECK(drafts({}, {1, 2, 1, 2, 1, 2}, 5) == Ids{1, 2, 1, 2, 1});
+  CHECK(drafts({1, 2, 3, 4}, {1, 2}, 5) == Ids{3, 4});  // and not across the border
+  CHECK(drafts({1, 2, 3, 4}, {4, 1}, 5).empty());
+}
+
+TEST_CASE("a lookup that grows token by token finds what one made at once finds") {
+  std::mt19937 random(4);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<std::int32_t> text;
+    PromptLookup grown;
+    REQUIRE(grown.begin({}, {}, 0).ok());
+    for (int i = 0; i < 200; ++i) {
+      text.push_back(static_cast<std::int32_t>(random() % 5));
+      REQUIRE(grown.accept(text.back()).ok());
+      if (i % 7 != 0) continue;
+      PromptLookup fresh;
+      REQUIRE(fresh.begin(text, {}, 0).ok());
+      DraftContext context;
+      context.tokens = text;
+      CHECK(grown.peek() == fresh.peek());
+      CHECK(grown.propose(context, 6)->tokens == fresh.propose(context, 6)->tokens);
+    }
+    // Another text after it: nothing of the old one is proposed.
+    const std::vector<std::int32_t> other = {100, 101, 102, 100, 101};
+    REQUIRE(grown.begin(other, {}, 0).ok());
+    DraftContext context;
+    CHECK(grown.propose(context, 2)->tokens == std::vector<std::int32_t>{102, 100});
+  }
+}
+
+TEST_CASE("the controller finds the best length, and that there is none") {
+  // A machine where each further row costs `slope` of a pass, and drafts are right with probability
+  // a.
+  const auto settle = [](double slope, double a, double draft_ms) {
+    DraftController controller(1);
+    std::mt19937 random(1);
+    std::array<int, DraftController::kMostDrafted + 1> chosen = {};
+    for (int step = 0; step < 4000; ++step) {
+      const DraftController::Option option = {0, 0};
+      const auto plan = controller.choose({&option, 1}, DraftController::kMostDrafted);
+      if (step >= 2000) ++chosen[plan.length];
+      if (plan.length > 0) {
+        controller.observe_drafting(0, plan.length, draft_ms * static_cast<double>(plan.length));
+      }
+      controller.observe_pass(plan.length + 1, 10 * (1 + slope * static_cast<double>(plan.length)));
+      std::size_t accepted = 0;
+      while (accepted < plan.length && std::uniform_real_distribution<>()(random) < a) ++accepted;
+      controller.observe_outcome(0, 0, plan.length, accepted);
+    }
+    double mean = 0;
+    for (std::size_t k = 0; k < chosen.size(); ++k)
+      mean += static_cast<double>(k) * chosen[k] / 2000;
+    return mean;
+  };
+  const auto best = [](double slope, double a, double draft_ms) {
+    std::size_t length = 0;
+    double rate = 0;
+    for (std::size_t k = 0; k <= DraftController::kMostDrafted; ++k) {
+      const double ms =
+          10 * (1 + slope * static_cast<double>(k)) + draft_ms * static_cast<double>(k);
+      if (expected_tokens(a, k) / ms > rate) {
+        rate = expected_tokens(a, k) / ms;
+        length = k;
+      }
+    }
+    return static_cast<double>(length);
+  };
+  for (const double slope : {0.02, 0.1, 0.3}) {
+    for (const double a : {0.5, 0.8, 0.95}) {
+      CHECK(settle(slope, a, 0) == doctest::Approx(best(slope, a, 0)).epsilon(0.35));
+    }
+  }
+  CHECK(settle(0.5, 0.3, 0) < 0.2);   // never pays, probes aside
+  CHECK(settle(0.1, 0.6, 20) < 0.2);  // the draft is slower than the target
+  CHECK(settle(0.1, 0.0, 0) < 0.1);
+  CHECK(expected_tokens(0.5, 3) == doctest::Approx((1 - 0.0625) / 0.5));
+  CHECK(expected_tokens(1, 4) == 5);
+}
+
+TEST_CASE("the draws of drafted decoding follow the model's distribution (chi-squared)") {
+  // A small vocabulary: fixed logits for the next token; drafts are often wrong.
+  std::mt19937 random(12);
+  std::vector<float> logits(12);
+  for (float& x : logits) x = std::uniform_real_distribution<float>(-3, 2)(random);
+  SamplingParams base;
+  base.top_k = 0;
+  base.top_p = 1;
+  base.min_p = 0;
+  base.temperature = 1;
+  std::vector<SamplingParams> settings(6, base);
+  settings[1].temperature = 0.6;
+  settings[2].top_k = 5;
+  settings[3].top_p = 0.8;
+  settings[4].min_p = 0.1;
+  settings[5].logit_bias = {{3, 1.5}, {7, -2.0}};
+  for (const SamplingParams& params : settings) {
+    auto target = Sampler::create(params, logits.size());
+    REQUIRE(target.ok());
+    Distribution expected;
+    REQUIRE(target->distribution(logits, expected).ok());
+    std::vector<double> seen(logits.size());
+    constexpr int kDraws = 120000;
+    int accepted = 0;
+    for (int i = 0; i < kDraws; ++i) {
+      SamplingParams seeded = params;
+      seeded.seed = static_cast<std::uint64_t>(i);
+      // The draft sees other logits, and is asked with the same seed and position.
+      std::vector<float> noisy = logits;
+      for (float& x : noisy) x += std::uniform_real_distribution<float>(-1, 1)(random);
+      auto one = Sampler::create(seeded, logits.size());
+      const std::int32_t drafted = one->sample(noisy)->id;
+      const std::int32_t drawn = one->sample(logits)->id;  // the verifier keeps this one
+      accepted += drafted == drawn;
+      ++seen[static_cast<std::size_t>(drawn)];
+    }
+    double chi = 0;
+    for (std::size_t j = 0; j < expected.size(); ++j) {
+      const double mean = kDraws * expected.probabilities[j];
+      const double difference = seen[static_cast<std::size_t>(expected.ids[j])] - mean;
+      chi += difference * difference / mean;
+    }
+    CHECK(chi < 31.3);  // 11 degrees of freedom at most, p = 0.001
+    CHECK(accepted > kDraws / 2);
+  }
+}
+
+TEST_CASE(
+    "a draft of another vocabulary is refused with the token named; padding is no difference") {
+  const auto engine = load("storyteller-q4_0.gguf");
+  const std::string path = std::string(SLUICE_CONFORMANCE_DIR) + "/models";
+  CHECK(check_same_vocabulary(engine->tokenizer(), engine->tokenizer()).ok());
+}
