@@ -129,7 +129,8 @@ unsigned cpu_quota(const std::string& root) {
       limit = smaller_limit(limit, smallest_quota(mount, path, quota_v2));
     } else if (controllers.find(",cpu,") != std::string::npos) {
       limit = smaller_limit(limit, smallest_quota(fmt::format("{}/cpu", mount), path, quota_v1));
-      limit = smaller_limit(limit, smallest_quota(fmt::format("{}/{}", mount, names), path, quota_v1));
+      limit =
+          smaller_limit(limit, smallest_quota(fmt::format("{}/{}", mount, names), path, quota_v1));
     }
   }
   return limit;

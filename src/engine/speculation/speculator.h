@@ -31,13 +31,13 @@ struct SpeculationStats {
   double pass_ms = 0;           // measured: of a pass of one row; 0: none was run
   double elapsed_ms = 0;        // measured: passes and drafting
 
-  std::uint64_t checked = 0;     // drafted tokens that were compared: accepted, or the first wrong one
+  std::uint64_t checked = 0;  // drafted tokens that were compared: accepted, or the first wrong one
 
   std::uint64_t drafted() const;
   std::uint64_t accepted() const;
   double acceptance() const;  // share of the drafted tokens; 0 if there were none
-  // Tokens of a pass by the formula (expected_tokens()), from the mean acceptance where a token was looked
-  // at and the mean length of all passes' drafts.
+  // Tokens of a pass by the formula (expected_tokens()), from the mean acceptance where a token was
+  // looked at and the mean length of all passes' drafts.
   double formula_tokens() const;
   // Against one pass a token; 0 where nothing is known.
   double predicted_speedup() const;
