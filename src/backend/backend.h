@@ -39,7 +39,8 @@ struct PassTraffic {
 };
 
 struct ForwardIo {
-  // [rows, embedding]: read when layers.first > 0, written when layers.last < model's layers.
+  // [rows, embedding], the residual stream: read when layers.first > 0; written when layers.last <
+  // model's layers, and after the last layer too where it is given.
   std::span<float> hidden;
   // [wanted rows, vocabulary] in the order of the rows that want logits; written when the range
   // ends with the last layer.

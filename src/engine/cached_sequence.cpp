@@ -27,9 +27,10 @@ Result<CachedSequence::Prefill> CachedSequence::assign(
 }
 
 Result<PassTraffic> CachedSequence::append(std::span<const std::int32_t> tokens,
-                                           std::span<float> logits,
-                                           const std::atomic<bool>* cancel) {
-  SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic, engine_.score(id_, tokens, logits, cancel));
+                                           std::span<float> logits, const std::atomic<bool>* cancel,
+                                           std::span<float> hidden) {
+  SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic,
+                          engine_.score(id_, tokens, logits, cancel, hidden));
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   return traffic;
 }

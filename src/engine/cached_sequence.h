@@ -36,10 +36,9 @@ class CachedSequence {
   Result<Prefill> assign(std::span<const std::int32_t> tokens, std::span<float> logits,
                          const std::atomic<bool>* cancel,
                          const std::function<void(std::size_t held)>& on_chunk = {});
-  // Runs more tokens in one pass: at most the backend's max_logits(). `logits` gets the rows of all
-  // of them [tokens, vocabulary].
+  // Runs more tokens in one pass, as Engine::score().
   Result<PassTraffic> append(std::span<const std::int32_t> tokens, std::span<float> logits,
-                             const std::atomic<bool>* cancel);
+                             const std::atomic<bool>* cancel, std::span<float> hidden = {});
   // Forgets tokens from `length` on. Requires length <= tokens().size().
   void truncate(std::size_t length);
 

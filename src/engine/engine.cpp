@@ -121,7 +121,8 @@ Result<PassTraffic> Engine::prefill(SequenceId sequence, std::span<const std::in
 }
 
 Result<PassTraffic> Engine::score(SequenceId sequence, std::span<const std::int32_t> tokens,
-                                  std::span<float> logits, const std::atomic<bool>* cancel) {
+                                  std::span<float> logits, const std::atomic<bool>* cancel,
+                                  std::span<float> hidden) {
   const std::uint32_t length = kv_->length(sequence);
   const auto count = static_cast<std::uint32_t>(tokens.size());
   SLUICE_RETURN_IF_ERROR(kv_->reserve(sequence, length + count));
@@ -129,8 +130,9 @@ Result<PassTraffic> Engine::score(SequenceId sequence, std::span<const std::int3
   for (std::uint32_t i = 0; i < count; ++i) {
     rows.push_back({tokens[i], length + i, sequence, true});
   }
-  SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic,
-                          backend_->forward(rows, *kv_, {0, spec().layers}, {{}, logits, cancel}));
+  SLUICE_ASSIGN_OR_RETURN(
+      const PassTraffic traffic,
+      backend_->forward(rows, *kv_, {0, spec().layers}, {hidden, logits, cancel}));
   kv_->set_length(sequence, length + count);
   return traffic;
 }

@@ -64,9 +64,11 @@ class Engine {
                               std::span<float> logits, const std::atomic<bool>* cancel,
                               const std::function<void(std::size_t)>& on_chunk = {});
   // Runs a few tokens in one pass, at most backend().max_logits(), and gives the logits of all of
-  // them [tokens, vocabulary].
+  // them [tokens, vocabulary] and, where `hidden` is given, their residual streams [tokens,
+  // embedding].
   Result<PassTraffic> score(SequenceId sequence, std::span<const std::int32_t> tokens,
-                            std::span<float> logits, const std::atomic<bool>* cancel);
+                            std::span<float> logits, const std::atomic<bool>* cancel,
+                            std::span<float> hidden = {});
 
  private:
   Engine() = default;

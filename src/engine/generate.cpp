@@ -72,7 +72,8 @@ SamplingParams with_bans(const GenerateRequest& request, const Tokenizer& tokeni
 
 // What the decode loop keeps between passes.
 struct Decode {
-  std::span<float> logits;                // [most rows, vocabulary]
+  std::span<float> logits;     // [most rows, vocabulary]
+  std::vector<float>& hidden;  // [rows of the last pass, embedding] where drafters want it
   const std::vector<std::int32_t>& text;  // prompt and tokens so far, the chosen one included
   std::vector<std::int32_t>& draft;       // of the last pass
   std::size_t& row;                       // its tokens that came true
@@ -84,6 +85,7 @@ struct Decode {
 Result<bool> next_pass(CachedSequence& sequence, const GenerateRequest& request,
                        std::int32_t chosen, const GenerateResult& result, std::size_t most_rows,
                        const Decode& decode) {
+  const std::size_t embedding = sequence.engine().spec().embedding;
   const std::size_t length = request.prompt.size() + result.tokens.size() - 1;
   sequence.truncate(length);  // rejected drafts
   std::vector<std::int32_t> tokens = {chosen};
@@ -99,6 +101,10 @@ Result<bool> next_pass(CachedSequence& sequence, const GenerateRequest& request,
     }
     DraftContext context;
     context.tokens = decode.text;
+    if (!decode.hidden.empty()) {
+      context.hidden =
+          std::span<const float>(decode.hidden).subspan(decode.row * embedding, embedding);
+    }
     context.cancel = request.cancel;
     Result<std::vector<std::int32_t>> draft = request.speculator->propose(context, most);
     if (!draft.ok()) {
@@ -106,13 +112,22 @@ Result<bool> next_pass(CachedSequence& sequence, const GenerateRequest& request,
       return draft.error();
     }
     decode.draft = std::move(*draft);
+    // Whatever a drafter says: no more than asked for, and only tokens.
+    const auto candidates = sequence.engine().tokenizer().vocab_size();
+    const auto bad = std::find_if(decode.draft.begin(), decode.draft.end(),
+                                  [&](std::int32_t id) { return id < 0 || id >= candidates; });
+    decode.draft.erase(bad, decode.draft.end());
+    if (decode.draft.size() > most) decode.draft.resize(most);
     tokens.insert(tokens.end(), decode.draft.begin(), decode.draft.end());
   }
   decode.row = 0;
   const std::size_t vocabulary = sequence.engine().spec().vocabulary;
+  if (request.speculator != nullptr && request.speculator->wants_hidden()) {
+    decode.hidden.resize(tokens.size() * embedding);
+  }
   const auto start = Clock::now();
-  const Result<PassTraffic> pass =
-      sequence.append(tokens, decode.logits.first(tokens.size() * vocabulary), request.cancel);
+  const Result<PassTraffic> pass = sequence.append(
+      tokens, decode.logits.first(tokens.size() * vocabulary), request.cancel, decode.hidden);
   if (!pass.ok()) {
     if (pass.error().code == ErrorCode::kInterrupted) return false;
     return pass.error();
@@ -212,6 +227,7 @@ Result<GenerateResult> generate(CachedSequence& sequence, const GenerateRequest&
   }
 
   std::vector<std::int32_t> text = request.prompt;
+  std::vector<float> hidden;
   PassTraffic read;  // by decode passes
   std::uint64_t sampled = 0;
   double pass_ms = 0;
@@ -268,7 +284,7 @@ Result<GenerateResult> generate(CachedSequence& sequence, const GenerateRequest&
     }
     SLUICE_ASSIGN_OR_RETURN(const bool done,
                             next_pass(sequence, request, choice.id, result, most_rows,
-                                      Decode{logits, text, draft, row, read, pass_ms}));
+                                      Decode{logits, hidden, text, draft, row, read, pass_ms}));
     if (!done) {
       result.finish = FinishReason::kInterrupted;
       break;

@@ -129,10 +129,10 @@ Result<PassTraffic> CpuBackend::forward(std::span<const BatchRow> rows, const Kv
     if (cancelled(io.cancel)) return make_error(ErrorCode::kInterrupted, "interrupted");
   }
 
-  if (layers.last < spec.layers) {
+  if (io.hidden.size() >= rows.size() * spec.embedding) {
     std::copy_n(work_.hidden, rows.size() * spec.embedding, io.hidden.data());
-    return traffic;
   }
+  if (layers.last < spec.layers) return traffic;
   const bool any = std::any_of(rows.begin(), rows.end(), [](const auto& r) { return r.logits; });
   if (any) {
     logits(pass, io.logits);  // [wanted, vocabulary]

@@ -16,14 +16,18 @@ namespace sluice {
 
 struct Draft {
   std::vector<std::int32_t> tokens;
-  // Index in `tokens` of each token's predecessor, -1 for the last token of the text. Empty: a
-  // chain, each token after the one before it. Parents come before their children. (A tree needs a
-  // verifier that runs its branches; the one here takes chains.)
+  // Index in `tokens` of each token's predecessor, -1 for the last token of the text; parents come
+  // before their children. Empty: a chain, each token after the one before it. Of a tree, the path
+  // of first children is verified.
   std::vector<std::int32_t> parents;
   // How sure the drafter is, in its own classes: 0 to kDraftClasses - 1. Acceptance is counted for
   // each.
   std::size_t confidence = 0;
 };
+
+// The path of first children; all tokens of a chain. A tree with impossible parents ends where they
+// are.
+std::vector<std::int32_t> first_path(const Draft& draft);
 
 inline constexpr std::size_t kDraftClasses = 4;
 

@@ -40,6 +40,11 @@ double SpeculationStats::measured_speedup() const {
 Speculator::Speculator(std::vector<std::unique_ptr<Drafter>> drafters, SpeculationOptions options)
     : drafters_(std::move(drafters)), options_(options), controller_(drafters_.size()) {}
 
+bool Speculator::wants_hidden() const {
+  return std::any_of(drafters_.begin(), drafters_.end(),
+                     [](const auto& drafter) { return drafter->wants_hidden(); });
+}
+
 Status Speculator::begin(std::span<const std::int32_t> tokens, const SamplingParams& sampling,
                          std::uint32_t stream) {
   stats_ = {};
@@ -76,10 +81,12 @@ Result<std::vector<std::int32_t>> Speculator::propose(const DraftContext& contex
   SLUICE_ASSIGN_OR_RETURN(Draft draft, drafters_[plan.drafter]->propose(context, plan.length));
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
   stats_.elapsed_ms += ms.count();
-  if (draft.tokens.empty()) return draft.tokens;
-  controller_.observe_drafting(plan.drafter, draft.tokens.size(), ms.count());
-  last_ = {plan.drafter, draft.confidence, draft.tokens.size()};
-  return draft.tokens;
+  std::vector<std::int32_t> path = first_path(draft);
+  if (path.size() > plan.length) path.resize(plan.length);
+  if (path.empty()) return path;
+  controller_.observe_drafting(plan.drafter, path.size(), ms.count());
+  last_ = {plan.drafter, std::min(draft.confidence, kDraftClasses - 1), path.size()};
+  return path;
 }
 
 void Speculator::pass_done(std::size_t rows, double ms) {

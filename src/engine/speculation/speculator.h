@@ -56,6 +56,7 @@ class Speculator {
   explicit Speculator(std::vector<std::unique_ptr<Drafter>> drafters,
                       SpeculationOptions options = {});
 
+  bool wants_hidden() const;
   // A request begins.
   Status begin(std::span<const std::int32_t> tokens, const SamplingParams& sampling,
                std::uint32_t stream);
