@@ -83,6 +83,13 @@ class Chat:
         self.checked += len(shown)
         return shown
 
+    def ready_if_shown(self):
+        """Takes note of prompts that were shown already."""
+        mark = b"\x1b[?2004h"
+        while (at := self.data.find(mark, self.raw_checked)) >= 0:
+            self.raw_checked = at + len(mark)
+        self.checked = len(self.text())
+
     def type(self, keys):
         data = keys.encode()
         while data:
@@ -184,6 +191,18 @@ class ChatTest(unittest.TestCase):
         chat.expect("Ctrl-C once more")
         chat.ready()
         self.assertEqual(chat.end("\x03"), 130)
+
+    def test_interrupt_at_any_moment_of_a_short_reply_does_not_leave(self):
+        chat = self.chat()
+        for milliseconds in range(0, 40, 2):
+            chat.type("Hello!\r")
+            time.sleep(milliseconds / 1000)
+            chat.type("\x03")
+            chat.ready()
+            # The interrupt may have come to the prompt: then it is shown once more.
+            chat.read(0.3, lambda: False)
+            chat.ready_if_shown()
+        self.assertEqual(chat.end(), 0)
 
     def test_killed_within_a_reply(self):
         chat = Chat(self.folder, "-m", self.slow_model(), "-t", "1", "--temp", "0.5", "-s", "1")

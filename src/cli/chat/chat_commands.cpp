@@ -65,7 +65,7 @@ Status undo(ChatLoop& chat, std::string_view) {
   const std::optional<std::string> message = chat.session().undo();
   if (!message) return usage("there is nothing to take back");
   chat.changed();
-  chat.console().info("taken back: " + printable(*message, 60));
+  chat.console().info("taken back: " + beginning(*message, 60));
   return {};
 }
 

@@ -10,7 +10,6 @@
 #include "src/cli/memory_bandwidth.h"
 #include "src/cli/speculation_flags.h"
 #include "src/cli/terminal/history_file.h"
-#include "src/gguf/describe.h"
 
 namespace sluice::cli {
 namespace {
@@ -54,9 +53,12 @@ Status ChatLoop::run() {
     if (read.kind == ReadResult::Kind::kEnd) break;
     if (read.kind == ReadResult::Kind::kError) return failed("reading your message: {}", read.text);
     if (read.kind == ReadResult::Kind::kInterrupted) {
-      if (console_.cancel() || interrupted_before) {
+      // A signal: on a terminal without line editing, or between a reply and the next prompt.
+      const bool person = isatty(STDIN_FILENO) != 0 && !termination_requested();
+      if (interrupted_before || (console_.cancel() && !person)) {
         return make_error(ErrorCode::kInterrupted, "interrupted");
       }
+      clear_interrupt();
       interrupted_before = read.text.empty();
       if (interrupted_before) console_.info("Ctrl-C once more, or Ctrl-D, leaves");
       continue;
@@ -192,12 +194,12 @@ void ChatLoop::adopt(SavedChat saved) {
   const ChatState& state = session_.state();
   if (state.messages.size() >= 2) {
     const ChatMessage& last = state.messages.back();
-    console_.info("you: " + printable(state.messages[state.messages.size() - 2].content, 200));
-    console_.info("reply: " + printable(last.content, 400));
+    console_.info("you: " + beginning(state.messages[state.messages.size() - 2].content, 200));
+    console_.info("reply: " + beginning(last.content, 400));
     if (last.interrupted) console_.info("that reply was cut short; /retry makes another");
   }
   if (session_.unanswered()) {
-    console_.info("not answered yet: " + printable(*session_.unanswered(), 200) +
+    console_.info("not answered yet: " + beginning(*session_.unanswered(), 200) +
                   " (/retry sends it)");
   }
 }

@@ -2,6 +2,13 @@
 
 namespace sluice::cli {
 
+std::string beginning(std::string_view text, std::size_t bytes) {
+  if (text.size() <= bytes) return std::string(text);
+  // Back to the first byte of a character.
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
+  return std::string(text.substr(0, bytes)) + " ...";
+}
+
 ReplyPrinter::ReplyPrinter(Console& console, Progress& progress, MarkdownOptions options)
     : console_(console), progress_(progress), markdown_(options) {}
 

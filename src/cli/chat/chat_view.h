@@ -10,6 +10,9 @@
 
 namespace sluice::cli {
 
+// The beginning of a text, in whole characters; info() escapes what must not reach a terminal.
+std::string beginning(std::string_view text, std::size_t bytes);
+
 // What of a model's reasoning is shown.
 enum class ShowReasoning { kFull, kCollapsed };
 
