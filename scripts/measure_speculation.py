@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""What guessing ahead gains: tokens/s with and without it, on work that copies and on work that does not.
+
+    scripts/measure_speculation.py -m model.gguf [--draft small.gguf] [--set copy|free|pair] [--rounds 5]
+
+For each task the runs of all settings alternate; the figures are medians, at temperature 0, and every run must give the same tokens as
+the one without guesses. Standard library only. Run it on an idle machine.
+
+- copy: edit a file, quote passages, answer from a text: --spec off, auto
+- free: ten prompts where nothing repeats: --spec off, auto
+- pair: a draft model: --spec off, auto, and fixed lengths; the bound is what the measured acceptance and costs allow
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CODE = (ROOT / "src/base/rng.h").read_text()
+TEXT = (ROOT / "models/README.md").read_text()
+COPY = [
+    ("edit a file", "Rename the function unit_interval to to_unit in this file and print the whole file again, nothing else:\n\n" + CODE),
+    ("quote passages", "Quote the section 'Training' of this text word for word:\n\n" + TEXT),
+    ("answer from a text", TEXT + "\n\nWhat is the architecture of both models, and what are the limits? Answer with quotes."),
+    ("repeat a list", "Write this list again, in the same order, one a line, with numbers: " +
+     ", ".join(f"{animal} in the {place}" for animal in ("fox", "owl", "bear", "cat", "mouse") for place in ("wood", "barn", "town"))),
+]
+FREE = ["Tell me about a fox and a lantern.", "What is a good name for a boat, and why?", "Explain rain to a child.",
+        "Describe a city on the moon.", "Why do people sing?", "Write about a shy owl.", "How does a clock work?",
+        "A letter from a lighthouse keeper.", "What would a tree say?", "Describe the taste of an apple."]
+LENGTHS = [1, 2, 3, 4, 6, 8, 11, 15]
+
+
+def run(options, prompt, extra):
+    command = [options.sluice, "run", "-m", options.model, "-p", prompt, "--temp", "0", "-n", str(options.n), "-c", "4096", "--json",
+               "--quiet", *extra]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def measure(options, prompt, settings):
+    """Median tokens/s and the last result of each setting."""
+    rates = {name: [] for name in settings}
+    last = {}
+    for _ in range(options.rounds):
+        for name, extra in settings.items():
+            result = run(options, prompt, extra)
+            if last and result["tokens"] != next(iter(last.values()))["tokens"]:
+                raise SystemExit(f"other tokens with {name}: a fault")
+            last[name] = result
+            rates[name].append(result["timings"]["tokens_per_s"] or 0)
+    return {name: statistics.median(values) for name, values in rates.items()}, last
+
+
+def percent(part, whole):
+    return f"{100 * part / whole:.0f}%" if whole else "-"
+
+
+def off_against_auto(options, tasks):
+    settings = {"off": ["--spec", "off"], "auto": ["--spec", "auto"]}
+    print("| task | tokens | off, t/s | auto, t/s | auto / off | drafted | accepted | tokens a pass |")
+    print("|---|---|---|---|---|---|---|---|")
+    ratios = []
+    for name, prompt in tasks:
+        rates, last = measure(options, prompt, settings)
+        spec = last["auto"]["speculation"]
+        ratios.append(rates["auto"] / rates["off"])
+        print(f"| {name} | {len(last['auto']['tokens'])} | {rates['off']:.1f} | {rates['auto']:.1f} | {ratios[-1]:.2f} | "
+              f"{spec['drafted']} | {percent(spec['accepted'], spec['drafted'])} | {spec['tokens_per_pass'] or 1:.2f} |", flush=True)
+    print(f"\nauto / off: median {statistics.median(ratios):.2f}, lowest {min(ratios):.2f}, highest {max(ratios):.2f}")
+
+
+def pair(options):
+    draft = ["--spec", "draft", "--draft", options.draft]
+    settings = {"off": ["--spec", "off"], "auto": draft}
+    settings |= {str(k): [*draft, "--draft-length", str(k)] for k in LENGTHS}
+    print("| prompt | off, t/s | auto, t/s | best fixed length | at it, t/s | auto / best | auto / off | predicted | accepted |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for prompt in FREE[: options.prompts]:
+        rates, last = measure(options, prompt, settings)
+        best = max(LENGTHS, key=lambda k: rates[str(k)])
+        best_rate = max(rates[str(best)], rates["off"])
+        spec = last["auto"]["speculation"]
+        print(f"| {prompt} | {rates['off']:.1f} | {rates['auto']:.1f} | {best if best_rate > rates['off'] else 'none'} | {best_rate:.1f} | "
+              f"{rates['auto'] / best_rate:.2f} | {rates['auto'] / rates['off']:.2f} | {spec['predicted_speedup'] or 1:.2f} | "
+              f"{percent(spec['accepted'], spec['drafted'])} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-m", "--model", required=True)
+    parser.add_argument("--draft")
+    parser.add_argument("--set", choices=["copy", "free", "pair"], default="copy")
+    parser.add_argument("--sluice", default=str(ROOT / "build/release/sluice"))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--prompts", type=int, default=3, help="of the pair's measurement")
+    parser.add_argument("-n", type=int, default=300, help="most tokens of an answer")
+    options = parser.parse_args()
+    if options.set == "pair":
+        if not options.draft:
+            parser.error("--set pair needs --draft")
+        pair(options)
+    else:
+        off_against_auto(options, COPY if options.set == "copy" else [(p, p) for p in FREE])
+
+
+if __name__ == "__main__":
+    main()
