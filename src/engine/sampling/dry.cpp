@@ -25,7 +25,7 @@ void DryPenalty::push(std::span<const std::int32_t> history) {
     // A breaker may have begun in earlier tokens: look back as many bytes as it could have there.
     std::string before;
     for (std::size_t i = history.size() - 1; i > 0 && before.size() + 1 < longest_breaker_; --i) {
-      before = piece_of_(history[i - 1]) + before;
+      before.insert(0, piece_of_(history[i - 1]));
     }
     const std::string text = before + piece_of_(history.back());
     for (const std::string& breaker : breakers_) {
