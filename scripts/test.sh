@@ -7,7 +7,7 @@
 #
 # --quick: only formatting, release build and release suite.
 #
-# Environment: SLUICE_TIDY_SECONDS (300) bounds the analysis, SLUICE_FUZZ_SECONDS (20) each fuzzer's run.
+# Environment: SLUICE_TIDY_SECONDS (180) bounds the analysis, SLUICE_FUZZ_SECONDS (10) each fuzzer's run.
 set -uo pipefail
 . "$(dirname "$0")/lib/common.sh"
 cd "$(repo_root)" || exit 1
@@ -47,13 +47,13 @@ run_tests() { # PRESET [CTEST ARGUMENT]...
 asan() { build asan unit_tests && run_tests asan -LE not_sanitized; }
 tsan() { build tsan threaded_tests && run_tests tsan -L threaded; }
 fuzz() {
-  build fuzz fuzz_targets "-DSLUICE_FUZZ_SECONDS=${SLUICE_FUZZ_SECONDS:-20}" && run_tests fuzz
+  build fuzz fuzz_targets "-DSLUICE_FUZZ_SECONDS=${SLUICE_FUZZ_SECONDS:-10}" && run_tests fuzz
 }
 
 check "formatting" scripts/check_format.sh
 check "release build" build release all -DSLUICE_TESTS=ON -DSLUICE_BENCHMARKS=ON
 if ! $quick; then
-check "static analysis of changed files" scripts/check_tidy.sh build/release "${SLUICE_TIDY_SECONDS:-300}"
+check "static analysis of changed files" scripts/check_tidy.sh build/release "${SLUICE_TIDY_SECONDS:-180}"
 check "unit tests under ASan and UBSan" asan
 check "threaded tests under TSan" tsan
 check "fuzzers, briefly" fuzz
