@@ -302,6 +302,17 @@ class ChatTest(unittest.TestCase):
         self.assertNotIn(b"\x1b", run.stdout)
         self.assertEqual(run.stderr.count(b"cut after 8 tokens"), 2)
         self.assertEqual(self.autosaves(), [])
+        # A command that fails in a script shows in the exit code; the messages after it are still answered.
+        run = subprocess.run([SLUICE, "chat", "-n", "8"], input=b"/load none\nhi", capture_output=True, env=environment,
+                             timeout=60)
+        self.assertEqual(run.returncode, 1)
+        self.assertTrue(run.stdout.strip())
+        # A reader that is gone, and a full disk.
+        with open("/dev/full", "wb") as full:
+            run = subprocess.run([SLUICE, "chat", "-n", "8"], input=b"hi\n", stdout=full, stderr=subprocess.PIPE,
+                                 env=environment, timeout=60)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn(b"No space left", run.stderr)
 
 
 if __name__ == "__main__":

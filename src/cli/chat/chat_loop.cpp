@@ -66,6 +66,10 @@ Status ChatLoop::run() {
     interrupted_before = false;
     handle(read);
   }
+  // A person has seen the messages; a script sees the exit code.
+  if (ending_.ok() && failed_commands_ > 0 && isatty(STDIN_FILENO) == 0) {
+    return failed("{} command{} failed", failed_commands_, failed_commands_ == 1 ? "" : "s");
+  }
   return ending_;
 }
 
@@ -79,7 +83,10 @@ void ChatLoop::handle(const ReadResult& read) {
   const bool slash = !read.literal && read.text.starts_with('/');
   if (slash && !read.text.starts_with("//")) {
     const Status status = run_chat_command(*this, read.text);
-    if (!status.ok()) console_.error(status.error().message);
+    if (!status.ok()) {
+      console_.error(status.error().message);
+      ++failed_commands_;
+    }
     return;
   }
   send(slash ? read.text.substr(1) : read.text);

@@ -82,6 +82,7 @@ class ChatLoop {
   std::optional<GenerateResult> last_result_;
   double bandwidth_ = 0;  // measured when first shown
   bool leaving_ = false;
+  int failed_commands_ = 0;
   Status ending_;
 };
 
