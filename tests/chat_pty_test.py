@@ -192,18 +192,6 @@ class ChatTest(unittest.TestCase):
         chat.ready()
         self.assertEqual(chat.end("\x03"), 130)
 
-    def test_interrupt_at_any_moment_of_a_short_reply_does_not_leave(self):
-        chat = self.chat()
-        for milliseconds in range(0, 40, 2):
-            chat.type("Hello!\r")
-            time.sleep(milliseconds / 1000)
-            chat.type("\x03")
-            chat.ready()
-            # The interrupt may have come to the prompt: then it is shown once more.
-            chat.read(0.3, lambda: False)
-            chat.ready_if_shown()
-        self.assertEqual(chat.end(), 0)
-
     def test_killed_within_a_reply(self):
         chat = Chat(self.folder, "-m", self.slow_model(), "-t", "1", "--temp", "0.5", "-s", "1")
         chat.ready()

@@ -10,9 +10,7 @@
 namespace sluice::cli {
 
 void SpeculationFlags::declare(Flags& flags) {
-  flags.value("--spec", "MODE",
-              "guesses verified several to a pass, same tokens: auto, lookup (earlier text), draft "
-              "(--draft) or off (auto)",
+  flags.value("--spec", "MODE", "guess tokens ahead (same text): auto, lookup, draft or off (auto)",
               [this](std::string_view text) -> Status {
                 if (text == "auto") {
                   mode_ = Mode::kAuto;

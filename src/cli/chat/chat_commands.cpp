@@ -73,11 +73,16 @@ Status edit(ChatLoop& chat, std::string_view argument) {
   if (argument.empty() && !chat.can_edit()) {
     return usage("lines can't be edited here; /edit NEW TEXT replaces your last message");
   }
-  const std::optional<std::string> message = chat.session().undo();
-  if (!message) return usage("there is no message yet that could be edited");
-  chat.changed();
+  const auto& messages = chat.session().state().messages;
+  const auto& unanswered = chat.session().unanswered();
+  if (messages.size() < 2 && !unanswered) {
+    return usage("there is no message yet that could be edited");
+  }
+  // The turn goes when the new text is sent, not before.
+  const std::string message = unanswered ? *unanswered : messages[messages.size() - 2].content;
+  chat.replace_last();
   if (argument.empty()) {
-    chat.edit_next(*message);
+    chat.edit_next(message);
   } else {
     chat.send(std::string(argument));
   }

@@ -45,6 +45,7 @@ ChatLoop::ChatLoop(Console& console, Progress& progress, Engine& engine, const C
 Status ChatLoop::run() {
   bool interrupted_before = false;
   while (!leaving_ && ending_.ok()) {
+    if (prefill_.empty()) replacing_ = false;
     const ReadResult read = editor_->read(prefill_);
     prefill_.clear();
     if (const std::string problem = editor_->take_history_problem(); !problem.empty()) {
@@ -59,6 +60,7 @@ Status ChatLoop::run() {
         return make_error(ErrorCode::kInterrupted, "interrupted");
       }
       clear_interrupt();
+      if (replacing_) console_.info("your message stays as it was");
       interrupted_before = read.text.empty();
       if (interrupted_before) console_.info("Ctrl-C once more, or Ctrl-D, leaves");
       continue;
@@ -96,6 +98,7 @@ void ChatLoop::send(std::string message) {
   // Kept until the message is really part of the conversation.
   const std::string attached = std::exchange(attached_, "");
   message = attached + message;
+  if (std::exchange(replacing_, false)) (void)session_.undo();
   if (ChatJournal* journal = this->journal()) journal_result(journal->message(message));
   answer([&](const ReplyEvents& events) { return session_.say(message, events); });
 }

@@ -48,6 +48,8 @@ class ChatLoop {
   void leave() { leaving_ = true; }
   // The next message begins with this text in the editor.
   void edit_next(std::string text) { prefill_ = std::move(text); }
+  // The next message takes the place of the last one, if it is sent at once.
+  void replace_last() { replacing_ = true; }
   bool can_edit() const { return editor_->can_edit(); }
 
   void send(std::string message);
@@ -82,6 +84,7 @@ class ChatLoop {
   std::optional<GenerateResult> last_result_;
   double bandwidth_ = 0;  // measured when first shown
   bool leaving_ = false;
+  bool replacing_ = false;
   int failed_commands_ = 0;
   Status ending_;
 };

@@ -65,9 +65,12 @@ EditedInput::EditedInput(const LineEditorOptions& options)
       history_file_(options.history_path),
       prompt_(wide_text(options.prompt)) {
   if (!options_.prompt_codes.empty()) {
-    // Between two \x01 stands what has no width.
-    prompt_ =
-        L"\x01\x1b[" + wide_text(options_.prompt_codes) + L"m\x01" + prompt_ + L"\x01\x1b[0m\x01";
+    // Between two \x01 stands what has no width. libedit holds it until the next character, so the
+    // end of the colours stands in front of the prompt's last one.
+    const std::wstring last = prompt_.empty() ? L" " : prompt_.substr(prompt_.size() - 1);
+    if (!prompt_.empty()) prompt_.pop_back();
+    prompt_ = L"\x01\x1b[" + wide_text(options_.prompt_codes) + L"m\x01" + prompt_ +
+              L"\x01\x1b[0m\x01" + last;
   }
   source_.set_idle([this] { follow_window_size(); });
 }
