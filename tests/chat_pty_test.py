@@ -187,10 +187,65 @@ class ChatTest(unittest.TestCase):
         self.assertEqual(len(messages), 2)
         self.assertTrue(messages[1]["content"])
         self.assertTrue(messages[1]["interrupted"])
+        # What was typed only goes away, and the count begins anew.
+        chat.type("some words\x03")
+        chat.ready()
         chat.type("\x03")
         chat.expect("Ctrl-C once more")
         chat.ready()
         self.assertEqual(chat.end("\x03"), 130)
+
+    def test_interrupt_of_a_reply_and_one_more_leave(self):
+        chat = Chat(self.folder, "-m", self.slow_model(), "-t", "1", "--temp", "0")
+        chat.ready()
+        chat.type("Tell me a story.\r")
+        chat.expect("Tell me a story.")
+        time.sleep(1)
+        chat.type("\x03")
+        chat.expect("stopped; what there is of the reply stays")
+        chat.ready()
+        self.assertEqual(chat.end("\x03"), 130)
+
+    def test_one_interrupt_around_a_short_reply_does_not_leave(self):
+        chat = self.chat()
+        for milliseconds in range(0, 40, 2):
+            chat.type("Hello!\r")
+            time.sleep(milliseconds / 1000)
+            chat.type("\x03")
+            # Ctrl-C may have come before, in or after the reply; a command must work in any case. Until it does,
+            # the terminal may throw keys away with the interrupt.
+            path = self.folder / f"alive-{milliseconds}.md"
+            for _ in range(20):
+                chat.read(0.5, lambda: False)
+                chat.type(f"\x15/export md {path}\r")
+                chat.read(2, path.exists)
+                if path.exists():
+                    break
+            self.assertTrue(path.exists(), chat.text()[-500:])
+        self.assertEqual(chat.end(), 0)
+
+    def test_edit_that_is_not_sent_changes_nothing(self):
+        chat = self.chat()
+        chat.say("Hello!")
+        before = self.export(chat)
+        for cancel in ("\x03", "\x15\r"):
+            chat.type("/edit\r")
+            chat.ready()
+            chat.type(cancel)
+            chat.ready()
+            self.assertEqual(self.export(chat), before)
+        self.assertEqual(chat.end(), 0)
+
+    def test_colours_end_with_the_prompt(self):
+        chat = self.chat()
+        chat.say("Hello!")
+        self.assertEqual(chat.end(), 0)
+        codes = re.findall(rb"\x1b\[([0-9;]*)m", chat.data)
+        self.assertIn(b"1;32", codes)
+        self.assertIn(codes[-1], (b"0", b""))
+        for i, code in enumerate(codes):
+            if code == b"1;32":
+                self.assertIn(codes[i + 1], (b"0", b""))
 
     def test_killed_within_a_reply(self):
         chat = Chat(self.folder, "-m", self.slow_model(), "-t", "1", "--temp", "0.5", "-s", "1")
@@ -295,7 +350,13 @@ class ChatTest(unittest.TestCase):
                              timeout=60)
         self.assertEqual(run.returncode, 1)
         self.assertTrue(run.stdout.strip())
-        # A reader that is gone, and a full disk.
+        # So does a message that can't be answered.
+        run = subprocess.run([SLUICE, "chat", "-c", "64", "-n", "8"], input=b"hi\n" + 100 * b"word " + b"\nhi\n",
+                             capture_output=True, env=environment, timeout=60)
+        self.assertEqual(run.returncode, 1)
+        self.assertEqual(run.stderr.count(b"too long"), 1)
+        self.assertEqual(run.stderr.count(b"cut after 8 tokens"), 2)
+        # A full disk.
         with open("/dev/full", "wb") as full:
             run = subprocess.run([SLUICE, "chat", "-n", "8"], input=b"hi\n", stdout=full, stderr=subprocess.PIPE,
                                  env=environment, timeout=60)

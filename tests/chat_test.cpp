@@ -1,9 +1,7 @@
 // Conversations with the bundled model: reuse of the cache, sessions, autosave, overflow,
 // reasoning.
 #include <doctest/doctest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
@@ -13,21 +11,15 @@
 #include "src/engine/chat/model_fingerprint.h"
 #include "src/engine/chat/reasoning.h"
 #include "src/engine/chat/session_file.h"
+#include "tests/conformance.h"
+#include "tests/temporary_folder.h"
 
 using namespace sluice;
+using sluice::test::TemporaryFolder;
 
 namespace {
 
-namespace fs = std::filesystem;
-
 const std::string kModel = std::string(SLUICE_SOURCE_DIR) + "/models/storyteller-q4_0.gguf";
-
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("sluice-chat-" + std::to_string(::getpid()));
-  Folder() { fs::create_directories(path); }
-  ~Folder() { fs::remove_all(path); }
-  std::string operator/(const char* name) const { return (path / name).string(); }
-};
 
 // A chat with everything it needs.
 struct Chat {
@@ -58,10 +50,7 @@ struct Chat {
   }
 };
 
-std::string read_all(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+std::string read_all(const std::string& path) { return TemporaryFolder::read(path); }
 void write_all(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
@@ -135,7 +124,7 @@ TEST_CASE("a stopped reply stays, one stopped before any text leaves the message
 }
 
 TEST_CASE("a loaded session goes on with the same bits") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "a.chat";
   for (const KvCacheType kv : {KvCacheType::kInt8, KvCacheType::kF16, KvCacheType::kF32}) {
     Chat chat({.context = 512, .kv = kv});
@@ -159,7 +148,7 @@ TEST_CASE("a loaded session goes on with the same bits") {
 }
 
 TEST_CASE("a session of another cache type or model is read anew, with the same result") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "a.chat";
   Chat chat({.context = 512, .kv = KvCacheType::kF16});
   chat.say("Tell me a story about a fox and a lantern.");
@@ -187,7 +176,7 @@ TEST_CASE("a session of another cache type or model is read anew, with the same 
 }
 
 TEST_CASE("damaged session files are refused at every byte") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "a.chat";
   Chat chat({.context = 256}, {.max_tokens = 4});
   chat.say("Hi.");
@@ -217,7 +206,7 @@ TEST_CASE("damaged session files are refused at every byte") {
 }
 
 TEST_CASE("an autosave cut at any byte is read up to its last whole line") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "a.jsonl";
   Chat chat({.context = 256}, {.max_tokens = 12});
   {
@@ -229,7 +218,7 @@ TEST_CASE("an autosave cut at any byte is read up to its last whole line") {
       ReplyEvents events;
       events.on_answer = [&](std::string_view piece) { return journal->answer(piece).ok(); };
       chat.say(text, events);
-      REQUIRE(journal->state(chat.session->state()).ok());
+      REQUIRE(journal->reply(chat.session->state()).ok());
     }
     REQUIRE(journal->message("one more").ok());
     REQUIRE(journal->answer("A whole sentence. And a beg").ok());
@@ -256,6 +245,39 @@ TEST_CASE("an autosave cut at any byte is read up to its last whole line") {
     write_all(path, bad);
     CHECK_FALSE(read_journal(path).ok());
   }
+}
+
+TEST_CASE(
+    "a retry or an edit that is killed: the old turn until there is new text, never both in one") {
+  const TemporaryFolder folder;
+  ChatState state = Chat::fresh();
+  state.messages = {{"user", "a", "", false}, {"assistant", "old.", "", false}};
+  const auto after = [&](const char* name, const auto& events) {
+    const std::string path = folder / name;
+    auto journal = ChatJournal::create(path, "m", state);
+    REQUIRE(journal.ok());
+    events(*journal);
+    auto content = read_journal(path);
+    REQUIRE_MESSAGE(content.ok(), (content.ok() ? "" : content.error().message));
+    return content->state.messages;
+  };
+  using Messages = std::vector<ChatMessage>;
+  CHECK(after("retry", [](ChatJournal& j) { REQUIRE(j.message("a", true).ok()); }) ==
+        state.messages);
+  CHECK(after("retried", [](ChatJournal& j) {
+          REQUIRE(j.message("a", true).ok());
+          REQUIRE(j.answer("New one. And").ok());
+        }) == Messages{{"user", "a", "", false}, {"assistant", "New one.", "", true}});
+  CHECK(after("edit", [](ChatJournal& j) { REQUIRE(j.message("b", true).ok()); }) ==
+        Messages{{"user", "b", "", false}});
+  CHECK(after("two",
+              [](ChatJournal& j) {
+                REQUIRE(j.message("b").ok());
+                REQUIRE(j.answer("c.\n").ok());
+              }) == Messages{state.messages[0],
+                             state.messages[1],
+                             {"user", "b", "", false},
+                             {"assistant", "c.\n", "", true}});
 }
 
 TEST_CASE("what is saved is what is read, in every field") {
@@ -291,6 +313,13 @@ TEST_CASE("what is saved is what is read, in every field") {
   CHECK(refused("began", "yesterday"));
   CHECK(refused("sampling", {{"seed", 1}, {"temp", -1}}));
   CHECK(refused("sampling", {{"temp", 1}}));
+  for (const auto& id : {nlohmann::ordered_json(-1), nlohmann::ordered_json(4294967297U),
+                         nlohmann::ordered_json(18446744073709551615U)}) {
+    nlohmann::ordered_json sampling = to_json(state)["sampling"];
+    sampling["logit-bias"] = {{id, 1.0}};
+    CHECK(refused("sampling", sampling));
+  }
+  CHECK(chat_state_from_json(to_json(state)).ok());  // also without a way through text
 }
 
 TEST_CASE("a full context drops whole oldest turns and keeps the system message") {
@@ -403,11 +432,8 @@ TEST_CASE("the plain format, and what a thinking model's template makes of earli
   REQUIRE(plain.ok());
   CHECK(shown(*plain, std::nullopt) == "Be brief.\n\nUser: a\nAssistant: b\nUser: c\nAssistant:");
 
-  const std::string path = std::string(SLUICE_CONFORMANCE_DIR) + "/templates/Qwen-Qwen3-0.6B.jinja";
-  if (!fs::exists(path)) {
-    MESSAGE("SKIPPED: no reference results at " << path);
-    return;
-  }
+  const std::string path = sluice::test::conformance_file("templates/Qwen-Qwen3-0.6B.jinja");
+  if (path.empty()) return;  // said loudly
   const auto qwen3 = ChatFormat::from_source(read_all(path), tokenizer);
   REQUIRE(qwen3.ok());
   const std::string on = shown(*qwen3, std::nullopt);

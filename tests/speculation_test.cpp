@@ -1,20 +1,19 @@
 // Speculative decoding gives the tokens of plain decoding, whatever is drafted; and its parts.
 #include <doctest/doctest.h>
 
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <random>
 #include <string>
 
 #include "src/engine/generate.h"
 #include "src/engine/speculation/draft_model.h"
 #include "src/engine/speculation/prompt_lookup.h"
+#include "tests/temporary_folder.h"
 #include "tools/model_maker/maker.h"
 
 using namespace sluice;
+using sluice::test::TemporaryFolder;
 
 namespace {
 
@@ -25,14 +24,6 @@ std::unique_ptr<Engine> load(const char* name, EngineOptions options = {.context
   REQUIRE_MESSAGE(engine.ok(), (engine.ok() ? "" : engine.error().message));
   return std::move(engine).value();
 }
-
-// Removed when the test that made it ends; a mapped file stays readable.
-struct TemporaryFile {
-  std::string name = (std::filesystem::temp_directory_path() /
-                      ("sluice-speculation-" + std::to_string(::getpid()) + ".gguf"))
-                         .string();
-  ~TemporaryFile() { std::filesystem::remove(name); }
-};
 
 // Proposes a known text with mistakes in it: from never wrong to always wrong.
 class Parrot final : public Drafter {
@@ -393,9 +384,10 @@ TEST_CASE(
   const auto tokenizer_of = [](std::uint64_t vocabulary, std::unique_ptr<GgufFile>& file) {
     ModelShape shape;
     shape.vocab = vocabulary;
-    const TemporaryFile path;
-    REQUIRE(make_model(shape, path.name, 1).ok());
-    auto opened = GgufFile::open(path.name);
+    const TemporaryFolder folder;  // a mapped file stays readable
+    const std::string path = folder / "model.gguf";
+    REQUIRE(make_model(shape, path, 1).ok());
+    auto opened = GgufFile::open(path);
     REQUIRE(opened.ok());
     file = std::make_unique<GgufFile>(std::move(opened).value());
     auto loaded = Tokenizer::load(*file);
@@ -467,10 +459,11 @@ void make_engines(std::mt19937& random, std::unique_ptr<Engine> (&engines)[2]) {
     shape.vocab = 300;
     shape.seed = random();
     shape.type = random() % 2 == 0 ? BlockType::kQ4_0 : BlockType::kF16;
-    const TemporaryFile path;
-    REQUIRE(make_model(shape, path.name, 1).ok());
+    const TemporaryFolder folder;  // a mapped file stays readable
+    const std::string path = folder / "model.gguf";
+    REQUIRE(make_model(shape, path, 1).ok());
     const auto kv = static_cast<KvCacheType>(random() % 3);
-    auto loaded = Engine::load(path.name, {.context = 96, .kv = kv, .threads = 1});
+    auto loaded = Engine::load(path, {.context = 96, .kv = kv, .threads = 1});
     REQUIRE_MESSAGE(loaded.ok(), (loaded.ok() ? "" : loaded.error().message));
     engine = std::move(loaded).value();
   }

@@ -5,13 +5,13 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "src/backend/cpu/thread_pool_topology.h"
+#include "tests/temporary_folder.h"
 
 using namespace sluice::cpu;
 
@@ -20,26 +20,18 @@ namespace {
 // A folder that stands for the root of a machine's file system.
 class Machine {
  public:
-  Machine() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "sluice_XXXXXX").string();
-    root_ = ::mkdtemp(pattern.data());
-  }
-  ~Machine() { std::filesystem::remove_all(root_); }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
-
   void write(const std::string& path, const std::string& text) const {
-    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text;
+    std::filesystem::create_directories(std::filesystem::path(root() + path).parent_path());
+    std::ofstream(root() + path) << text;
   }
   void siblings(unsigned cpu, const std::string& list) const {
     write("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list",
           list + "\n");
   }
-  const std::string& root() const { return root_; }
+  std::string root() const { return folder_ / ""; }
 
  private:
-  std::string root_;
+  sluice::test::TemporaryFolder folder_;
 };
 
 }  // namespace

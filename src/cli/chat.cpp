@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <optional>
 
@@ -143,7 +144,15 @@ MarkdownOptions markdown_options(const ChatCommandOptions& options) {
 
 Result<std::string> autosave_path(const ChatCommandOptions& options, const std::tm& now,
                                   Console& console) {
-  if (options.autosave) return *options.autosave;
+  if (options.autosave) {
+    std::error_code error;
+    if (std::filesystem::exists(*options.autosave, error)) {
+      return make_error(ErrorCode::kUsage,
+                        "--autosave: '{}' exists; give a new name, or go on with it by --resume",
+                        *options.autosave);
+    }
+    return *options.autosave;
+  }
   if (options.no_autosave || isatty(STDIN_FILENO) == 0) return std::string();
   const std::string folder = autosave_folder();
   if (folder.empty()) {
@@ -220,9 +229,11 @@ Status chat_command(std::span<const std::string> args, Console& console) {
   ChatSession session(
       *engine, format, state,
       {options.predict.value_or(-1), options.overflow, options.stop, speculation.speculator.get()});
-  ChatLoop loop(console, progress, *engine, format, session, markdown_options(options),
-                loop_options);
-  if (saved) loop.adopt(std::move(*saved));
+  ChatLoop loop(console, progress, *engine, session, markdown_options(options), loop_options);
+  if (saved) {
+    if (saved->session) loop.session_path() = saved->path;
+    loop.adopt(std::move(*saved));
+  }
   if (isatty(STDIN_FILENO) != 0) {
     console.info(fmt::format("{}, context {} tokens. /help lists commands, Ctrl-D leaves",
                              engine->backend().description(), engine->context()));

@@ -50,6 +50,17 @@ void on_signal(int signal_number) {
   errno = saved_errno;
 }
 
+// A mapped file that became shorter, or a disk that fails: nothing can go on. (Other causes of
+// SIGBUS do not occur in a program that reads unaligned data by memcpy.)
+void on_bus_error(int) {
+  constexpr std::string_view kMessage =
+      "\nsluice: error: a file in use can no longer be read: it was cut short, or its disk fails; "
+      "start again with the whole file\n";
+  [[maybe_unused]] const auto n = write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  restore_terminal();
+  _exit(3);
+}
+
 }  // namespace
 
 const std::atomic<bool>& install_interrupt_handler() {
@@ -61,6 +72,10 @@ const std::atomic<bool>& install_interrupt_handler() {
   action.sa_flags = 0;  // no SA_RESTART: reads and writes that wait must come back
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction bus {};
+  bus.sa_handler = on_bus_error;
+  sigemptyset(&bus.sa_mask);
+  sigaction(SIGBUS, &bus, nullptr);
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   sigemptyset(&ignore.sa_mask);

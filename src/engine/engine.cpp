@@ -17,12 +17,19 @@ double mib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20);
 // The message for a plan that does not fit: the numbers, and what would make it fit.
 Error too_large(const Model& model, const cpu::CpuOptions& options, const MemoryPlan& plan) {
   std::string advice;
-  if (plan.weights + plan.work < plan.available) {
-    const std::uint64_t left = plan.available - plan.weights - plan.work;
-    const std::uint64_t tokens = left / cpu::kv_bytes_per_token(model.spec, options.kv);
+  // Part of the work buffers grows with the context, too.
+  cpu::CpuOptions none = options;
+  none.positions = 0;
+  const std::uint64_t work = cpu::plan_memory(model, none).work;
+  const std::uint64_t work_per_token = (plan.work - work) / options.positions;
+  if (plan.weights + work < plan.available) {
+    const std::uint64_t left = plan.available - plan.weights - work;
+    const std::uint64_t tokens =
+        left / (cpu::kv_bytes_per_token(model.spec, options.kv) + work_per_token);
     if (tokens >= 64) advice = fmt::format("-c {} would fit", tokens / 64 * 64);
     if (options.kv != KvCacheType::kInt8) {
-      const std::uint64_t more = left / cpu::kv_bytes_per_token(model.spec, KvCacheType::kInt8);
+      const std::uint64_t more =
+          left / (cpu::kv_bytes_per_token(model.spec, KvCacheType::kInt8) + work_per_token);
       advice += fmt::format("{}--kv int8 would fit {} tokens", advice.empty() ? "" : ", ", more);
     }
   }

@@ -93,8 +93,8 @@ Status save(ChatLoop& chat, std::string_view argument) {
   const std::string path = argument.empty() ? chat.session_path() : expand_home(argument);
   if (path.empty()) return usage("/save needs the name of a file");
   std::error_code error;
-  if (std::filesystem::exists(path, error) && !is_session_file(path)) {
-    return usage(fmt::format("'{}' exists and is no saved chat; give another name", path));
+  if (std::filesystem::exists(path, error) && path != chat.session_path()) {
+    return usage(fmt::format("'{}' exists and is not this chat; give another name", path));
   }
   SLUICE_RETURN_IF_ERROR(write_session(path, chat.session().state(), chat.session().sequence()));
   chat.session_path() = path;
@@ -125,11 +125,16 @@ Status read(ChatLoop& chat, std::string_view argument) {
   }
   const std::string clean = replace_invalid_utf8(text);
   if (clean != text) chat.console().warning("bytes that are not UTF-8 became U+FFFD");
-  SLUICE_ASSIGN_OR_RETURN(const auto ids, chat.engine().tokenizer().encode(clean, {}));
+  // Far more bytes than the longest tokens could cover: said now, and not after minutes of reading.
+  constexpr std::size_t kMostBytesOfToken = 64;
+  if (clean.size() / kMostBytesOfToken > chat.engine().context()) {
+    return usage(fmt::format("'{}' has {}, more than a context of {} tokens can hold", path,
+                             format_bytes(clean.size()), chat.engine().context()));
+  }
   chat.attached() += clean;
   if (!clean.ends_with('\n')) chat.attached() += '\n';
   chat.console().info(
-      fmt::format("{} ({} tokens) goes in front of your next message", path, ids.size()));
+      fmt::format("{} ({}) goes in front of your next message", path, format_bytes(clean.size())));
   return {};
 }
 
@@ -265,6 +270,8 @@ Status clear(ChatLoop& chat, std::string_view) {
   ChatState fresh = chat.session().state();
   fresh.messages.clear();
   fresh.first_sent = 0;
+  chat.attached().clear();
+  chat.session_path().clear();
   chat.session().set_state(std::move(fresh));
   chat.changed();
   chat.console().info("a new conversation; the system message stays");

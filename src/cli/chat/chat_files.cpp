@@ -59,6 +59,7 @@ std::string newest_autosave(const std::string& folder) {
 
 Result<SavedChat> read_saved_chat(const std::string& path) {
   SavedChat saved;
+  saved.path = path;
   if (is_session_file(path)) {
     SLUICE_ASSIGN_OR_RETURN(saved.session, read_session(path));
     saved.state = std::move(saved.session->state);

@@ -22,6 +22,7 @@ std::string newest_autosave(const std::string& folder);
 // What --resume and /load read: a saved session, or a chat's autosave (then without keys and
 // values).
 struct SavedChat {
+  std::string path;
   ChatState state;
   std::string model;                   // path of the model file
   std::optional<SessionFile> session;  // for its keys and values; its state is moved out

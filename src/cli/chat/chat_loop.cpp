@@ -29,12 +29,11 @@ LineEditorOptions editor_options(Console& console, bool colour) {
 
 }  // namespace
 
-ChatLoop::ChatLoop(Console& console, Progress& progress, Engine& engine, const ChatFormat& format,
-                   ChatSession& session, MarkdownOptions markdown, ChatLoopOptions options)
+ChatLoop::ChatLoop(Console& console, Progress& progress, Engine& engine, ChatSession& session,
+                   MarkdownOptions markdown, ChatLoopOptions options)
     : console_(console),
       progress_(progress),
       engine_(engine),
-      format_(format),
       session_(session),
       printer_(console, progress, markdown),
       options_(std::move(options)),
@@ -43,7 +42,6 @@ ChatLoop::ChatLoop(Console& console, Progress& progress, Engine& engine, const C
 }
 
 Status ChatLoop::run() {
-  bool interrupted_before = false;
   while (!leaving_ && ending_.ok()) {
     if (prefill_.empty()) replacing_ = false;
     const ReadResult read = editor_->read(prefill_);
@@ -56,21 +54,22 @@ Status ChatLoop::run() {
     if (read.kind == ReadResult::Kind::kInterrupted) {
       // A signal: on a terminal without line editing, or between a reply and the next prompt.
       const bool person = isatty(STDIN_FILENO) != 0 && !termination_requested();
-      if (interrupted_before || (console_.cancel() && !person)) {
+      const bool twice = interrupted_before_ && read.text.empty();
+      if (twice || (console_.cancel() && !person)) {
         return make_error(ErrorCode::kInterrupted, "interrupted");
       }
       clear_interrupt();
       if (replacing_) console_.info("your message stays as it was");
-      interrupted_before = read.text.empty();
-      if (interrupted_before) console_.info("Ctrl-C once more, or Ctrl-D, leaves");
+      interrupted_before_ = read.text.empty();
+      if (interrupted_before_) console_.info("Ctrl-C once more, or Ctrl-D, leaves");
       continue;
     }
-    interrupted_before = false;
+    interrupted_before_ = false;
     handle(read);
   }
   // A person has seen the messages; a script sees the exit code.
-  if (ending_.ok() && failed_commands_ > 0 && isatty(STDIN_FILENO) == 0) {
-    return failed("{} command{} failed", failed_commands_, failed_commands_ == 1 ? "" : "s");
+  if (ending_.ok() && failures_ > 0 && isatty(STDIN_FILENO) == 0) {
+    return failed("{} of the lines failed", failures_);
   }
   return ending_;
 }
@@ -87,7 +86,7 @@ void ChatLoop::handle(const ReadResult& read) {
     const Status status = run_chat_command(*this, read.text);
     if (!status.ok()) {
       console_.error(status.error().message);
-      ++failed_commands_;
+      ++failures_;
     }
     return;
   }
@@ -98,8 +97,9 @@ void ChatLoop::send(std::string message) {
   // Kept until the message is really part of the conversation.
   const std::string attached = std::exchange(attached_, "");
   message = attached + message;
-  if (std::exchange(replacing_, false)) (void)session_.undo();
-  if (ChatJournal* journal = this->journal()) journal_result(journal->message(message));
+  const bool again = std::exchange(replacing_, false) && !session_.unanswered();
+  if (ChatJournal* journal = this->journal()) journal_result(journal->message(message, again));
+  if (again) (void)session_.undo();
   answer([&](const ReplyEvents& events) { return session_.say(message, events); });
 }
 
@@ -107,11 +107,11 @@ void ChatLoop::retry() {
   if (ChatJournal* journal = this->journal()) {
     const auto& unanswered = session_.unanswered();
     const auto& messages = session_.state().messages;
-    // The old reply stays in the file until the new one is complete.
-    if (unanswered)
+    if (unanswered) {
       journal_result(journal->message(*unanswered));
-    else if (messages.empty())
-      return;
+    } else {
+      journal_result(journal->message(messages[messages.size() - 2].content, true));
+    }
   }
   answer([&](const ReplyEvents& events) { return session_.retry(events); });
 }
@@ -158,13 +158,17 @@ void ChatLoop::after_reply(const Result<GenerateResult>& result) {
   }
   if (!result.ok()) {
     console_.error(result.error().message);
-    if (session_.unanswered()) console_.info("your message is kept: /edit or /retry");
-    // Someone at a terminal goes on; a script must learn of it.
-    if (!editor_->can_edit() && isatty(STDIN_FILENO) == 0) ending_ = result.error();
+    ++failures_;
+    if (isatty(STDIN_FILENO) != 0 && session_.unanswered()) {
+      console_.info("your message is kept: /edit or /retry");
+    }
     return;
   }
   last_result_ = *result;
-  if (journal_) journal_result(journal_->state(session_.state()));
+  const std::vector<ChatMessage>& messages = session_.state().messages;
+  if (journal_ && !session_.unanswered() && !messages.empty()) {
+    journal_result(journal_->reply(session_.state()));
+  }
   switch (result->finish) {
     case FinishReason::kInterrupted:
       if (isatty(STDIN_FILENO) == 0 || termination_requested()) {
@@ -172,6 +176,7 @@ void ChatLoop::after_reply(const Result<GenerateResult>& result) {
         return;
       }
       clear_interrupt();
+      interrupted_before_ = true;  // "twice" counts this one
       console_.info(session_.unanswered()
                         ? "stopped before any text; /retry sends your message again"
                         : "stopped; what there is of the reply stays");

@@ -28,8 +28,8 @@ struct ChatLoopOptions {
 
 class ChatLoop {
  public:
-  ChatLoop(Console& console, Progress& progress, Engine& engine, const ChatFormat& format,
-           ChatSession& session, MarkdownOptions markdown, ChatLoopOptions options);
+  ChatLoop(Console& console, Progress& progress, Engine& engine, ChatSession& session,
+           MarkdownOptions markdown, ChatLoopOptions options);
 
   // Until the user leaves. kInterrupted: by Ctrl-C. The conversation goes on after errors in it.
   Status run();
@@ -40,7 +40,6 @@ class ChatLoop {
   Engine& engine() { return engine_; }
   ReplyPrinter& printer() { return printer_; }
   ChatLoopOptions& options() { return options_; }
-  const ChatFormat& format() const { return format_; }
   // Text of files that goes in front of the next message.
   std::string& attached() { return attached_; }
   std::string& session_path() { return session_path_; }
@@ -72,7 +71,6 @@ class ChatLoop {
   Console& console_;
   Progress& progress_;
   Engine& engine_;
-  const ChatFormat& format_;
   ChatSession& session_;
   ReplyPrinter printer_;
   ChatLoopOptions options_;
@@ -85,7 +83,8 @@ class ChatLoop {
   double bandwidth_ = 0;  // measured when first shown
   bool leaving_ = false;
   bool replacing_ = false;
-  int failed_commands_ = 0;
+  bool interrupted_before_ = false;  // by the last key or signal
+  int failures_ = 0;
   Status ending_;
 };
 

@@ -58,8 +58,10 @@ Result<std::vector<TextPart>> ChatFormat::render(const nlohmann::ordered_json& m
 }
 
 Result<std::vector<std::int32_t>> ChatFormat::encode(const nlohmann::ordered_json& messages,
-                                                     const RenderOptions& options) const {
+                                                     const RenderOptions& options,
+                                                     std::string* end) const {
   SLUICE_ASSIGN_OR_RETURN(const std::vector<TextPart> parts, render(messages, options));
+  if (end != nullptr) *end = parts.empty() ? "" : parts.back().text;
   SLUICE_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids, tokenizer_->encode_parts(parts, false));
   add_bos_once(*tokenizer_, ids);
   return ids;

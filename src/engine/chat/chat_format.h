@@ -44,9 +44,11 @@ class ChatFormat {
   // people: a template's refusal is told in its own words.
   Result<std::vector<TextPart>> render(const nlohmann::ordered_json& messages,
                                        const RenderOptions& options) const;
-  // The ids of what render() gives, with BOS where the model wants it, once.
+  // The ids of what render() gives, with BOS where the model wants it, once. `end`, where given,
+  // gets the last part of the text.
   Result<std::vector<std::int32_t>> encode(const nlohmann::ordered_json& messages,
-                                           const RenderOptions& options) const;
+                                           const RenderOptions& options,
+                                           std::string* end = nullptr) const;
 
  private:
   ChatFormat(ChatTemplate chat_template, const Tokenizer& tokenizer);

@@ -88,9 +88,10 @@ std::optional<std::string> ChatSession::undo() {
   return message;
 }
 
-Result<std::vector<std::int32_t>> ChatSession::prompt(bool add_generation_prompt) const {
+Result<std::vector<std::int32_t>> ChatSession::prompt(bool add_generation_prompt,
+                                                      std::string* end) const {
   return format_.encode(state_.sent_messages(),
-                        {add_generation_prompt, state_.thinking, state_.now});
+                        {add_generation_prompt, state_.thinking, state_.now}, end);
 }
 
 Result<std::size_t> ChatSession::prompt_tokens() const {
@@ -99,15 +100,16 @@ Result<std::size_t> ChatSession::prompt_tokens() const {
   return ids.size();
 }
 
-Result<std::vector<std::int32_t>> ChatSession::prompt_with_room(const ReplyEvents& events) {
+Result<std::vector<std::int32_t>> ChatSession::prompt_with_room(const ReplyEvents& events,
+                                                                std::string& end) {
   const std::size_t context = engine_.context();
   const std::size_t room = room_for_reply(context, options_.max_tokens);
-  SLUICE_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids, prompt(true));
+  SLUICE_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids, prompt(true, &end));
   if (ids.size() + room <= context) return ids;
   const std::vector<std::size_t> turns = state_.turns();
   if (options_.overflow == OverflowPolicy::kStop && turns.size() > 1) {
     return make_error(
-        ErrorCode::kUsage,
+        ErrorCode::kFailed,
         "the context is full: this conversation has {} tokens, and {} of {} should be "
         "free for the reply; undo turns, use a larger -c, or --overflow drop-oldest",
         ids.size(), room, context);
@@ -120,10 +122,10 @@ Result<std::vector<std::int32_t>> ChatSession::prompt_with_room(const ReplyEvent
   while (ids.size() > target && dropped.turns + 1 < turns.size()) {
     ++dropped.turns;
     state_.first_sent = turns[dropped.turns];
-    SLUICE_ASSIGN_OR_RETURN(ids, prompt(true));
+    SLUICE_ASSIGN_OR_RETURN(ids, prompt(true, &end));
   }
   if (ids.size() + 1 > context) {
-    return make_error(ErrorCode::kUsage,
+    return make_error(ErrorCode::kFailed,
                       "the message is too long: with what must stay it has {} tokens, the context "
                       "holds {}; use -c {} or more, or a shorter message",
                       ids.size(), context, ids.size() + room);
@@ -138,10 +140,8 @@ Result<std::vector<std::int32_t>> ChatSession::prompt_with_room(const ReplyEvent
 
 Result<GenerateResult> ChatSession::reply(const ReplyEvents& events) {
   GenerateRequest request;
-  SLUICE_ASSIGN_OR_RETURN(request.prompt, prompt_with_room(events));
-  SLUICE_ASSIGN_OR_RETURN(
-      const std::vector<TextPart> parts,
-      format_.render(state_.sent_messages(), {true, state_.thinking, state_.now}));
+  std::string prompt_end;
+  SLUICE_ASSIGN_OR_RETURN(request.prompt, prompt_with_room(events, prompt_end));
   request.max_tokens = options_.max_tokens;
   request.sampling = state_.sampling;
   request.stream = state_.stream;
@@ -152,7 +152,7 @@ Result<GenerateResult> ChatSession::reply(const ReplyEvents& events) {
   request.on_prefill = events.on_prefill;
 
   ChatMessage message = {"assistant", "", "", false};
-  ReasoningSplitter splitter(parts.empty() ? "" : parts.back().text);
+  ReasoningSplitter splitter(prompt_end);
   const auto deliver = [&](const ReasoningSplitter::Piece& piece) {
     message.reasoning += piece.reasoning;
     message.content += piece.answer;

@@ -83,9 +83,10 @@ class ChatSession {
 
  private:
   Result<GenerateResult> reply(const ReplyEvents& events);
-  Result<std::vector<std::int32_t>> prompt(bool add_generation_prompt) const;
-  // Drops turns until the prompt leaves room for a reply.
-  Result<std::vector<std::int32_t>> prompt_with_room(const ReplyEvents& events);
+  Result<std::vector<std::int32_t>> prompt(bool add_generation_prompt,
+                                           std::string* end = nullptr) const;
+  // Drops turns until the prompt leaves room for a reply. `end` as in ChatFormat::encode().
+  Result<std::vector<std::int32_t>> prompt_with_room(const ReplyEvents& events, std::string& end);
 
   Engine& engine_;
   const ChatFormat& format_;

@@ -63,8 +63,12 @@ Result<SamplingParams> sampling_from_json(const ordered_json& json) {
       const bool pair = each.is_array() && each.size() == 2 && each[0].is_number_integer() &&
                         (each[1].is_null() || each[1].is_number());
       if (!pair) return bad_field("logit-bias", "a list of pairs of token id and number");
+      const auto id = each[0].get<std::int64_t>();  // an unsigned one beyond it turns negative
+      if (id < 0 || id > std::numeric_limits<std::int32_t>::max()) {
+        return bad_field("logit-bias", "a list of pairs of token id and number");
+      }
       params.logit_bias.push_back(
-          {each[0].get<std::int32_t>(),
+          {static_cast<std::int32_t>(id),
            each[1].is_null() ? -std::numeric_limits<double>::infinity() : each[1].get<double>()});
     }
   }

@@ -68,10 +68,12 @@ Status ChatJournal::write_line(const ordered_json& line) {
   return {};
 }
 
-Status ChatJournal::message(std::string_view text) {
+Status ChatJournal::message(std::string_view text, bool again) {
   reasoning_.clear();
   answer_.clear();
-  return write_line({{"user", text}});
+  ordered_json line = {{"user", text}};
+  if (again) line["again"] = true;
+  return write_line(line);
 }
 
 Status ChatJournal::part(std::string& held, std::string_view text, const char* event) {
@@ -83,10 +85,20 @@ Status ChatJournal::part(std::string& held, std::string_view text, const char* e
   return status;
 }
 
+Status ChatJournal::reply(const ChatState& state) {
+  return write_whole({{"reply", to_json(state.messages.back())},
+                      {"first_sent", state.first_sent},
+                      {"stream", state.stream}});
+}
+
 Status ChatJournal::state(const ChatState& state) {
+  return write_whole({{"conversation", to_json(state)}});
+}
+
+Status ChatJournal::write_whole(const ordered_json& line) {
   reasoning_.clear();
   answer_.clear();
-  SLUICE_RETURN_IF_ERROR(write_line({{"conversation", to_json(state)}}));
+  SLUICE_RETURN_IF_ERROR(write_line(line));
   if (::fdatasync(fd_) != 0 && errno != EINVAL) {
     return failed("cannot write '{}': {}", path_, std::strerror(errno));
   }
@@ -99,8 +111,84 @@ Result<JournalContent> read_journal(const std::string& path) {
       {reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()}, path);
 }
 
+namespace {
+
+// The conversation as the lines read so far tell it.
+class Replay {
+ public:
+  // Errors: kBadInput without the place.
+  Status take(const ordered_json& line) {
+    if (line.contains("conversation")) {
+      SLUICE_ASSIGN_OR_RETURN(state_, chat_state_from_json(line["conversation"]));
+      replaced_.clear();
+      return {};
+    }
+    std::vector<ChatMessage>& messages = state_.messages;
+    if (line.contains("user")) {
+      put_back();
+      if (!messages.empty() && messages.back().role == "user") messages.pop_back();
+      if (line.contains("again") && messages.size() >= 2) {
+        replaced_.assign(messages.end() - 2, messages.end());
+        messages.resize(messages.size() - 2);
+      }
+      messages.push_back({"user", text_of(line, "user"), "", false});
+      return {};
+    }
+    const bool part = line.contains("answer") || line.contains("reasoning");
+    if (!part && !line.contains("reply")) return {};  // an event of a later version
+    if (messages.empty()) return bad_input("it answers nothing");
+    replaced_.clear();
+    if (messages.back().role == "user") messages.push_back({"assistant", "", "", true});
+    if (!part) return take_reply(line);
+    // A reply whose end was never written, so far.
+    messages.back().content += text_of(line, "answer");
+    messages.back().reasoning += text_of(line, "reasoning");
+    return {};
+  }
+
+  // What the last whole line left. A retry that was killed before its first sentence changes
+  // nothing.
+  ChatState finish() {
+    put_back();
+    return std::move(state_);
+  }
+
+ private:
+  static std::string text_of(const ordered_json& line, const char* key) {
+    return line.contains(key) && line[key].is_string() ? line[key].get<std::string>() : "";
+  }
+
+  Status take_reply(const ordered_json& line) {
+    state_.messages.pop_back();
+    // Checked as part of the whole, so that the rules stand in one place.
+    ordered_json whole = to_json(state_);
+    whole["messages"].push_back(line["reply"]);
+    for (const char* key : {"first_sent", "stream"}) {
+      if (line.contains(key)) whole[key] = line[key];
+    }
+    SLUICE_ASSIGN_OR_RETURN(state_, chat_state_from_json(whole));
+    return {};
+  }
+
+  void put_back() {
+    const bool unanswered = !state_.messages.empty() && state_.messages.back().role == "user";
+    if (unanswered && !replaced_.empty() &&
+        state_.messages.back().content == replaced_.front().content) {
+      state_.messages.pop_back();
+      state_.messages.insert(state_.messages.end(), replaced_.begin(), replaced_.end());
+    }
+    replaced_.clear();
+  }
+
+  ChatState state_;
+  std::vector<ChatMessage> replaced_;  // the turn that a retry or an edit sets out to replace
+};
+
+}  // namespace
+
 Result<JournalContent> parse_journal(std::string_view rest, const std::string& path) {
   JournalContent content;
+  Replay replay;
   std::size_t number = 0;
   // Each line's end is what makes it whole.
   for (std::size_t end = 0; (end = rest.find('\n')) != std::string_view::npos;
@@ -108,38 +196,25 @@ Result<JournalContent> parse_journal(std::string_view rest, const std::string& p
     ++number;
     const std::string_view line = rest.substr(0, end);
     const ordered_json json = ordered_json::parse(line.begin(), line.end(), nullptr, false);
-    const auto text_of = [&](const char* key) {
-      return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
-    };
     if (number == 1) {
-      const bool ours = json.is_object() && json.contains("sluice_chat");
+      const bool ours = json.is_object() && json.contains("sluice_chat") &&
+                        json.contains("model") && json["model"].is_string() &&
+                        json.contains("conversation");
       if (!ours) break;
       if (json["sluice_chat"] != kVersion) {
         return bad_input("{}: a chat's autosave of another version; this program reads version {}",
                          path, kVersion);
       }
-      content.model = text_of("model");
+      content.model = json["model"].get<std::string>();
     }
     if (!json.is_object()) return bad_input("{}: line {} is not a JSON object", path, number);
-    if (json.contains("conversation")) {
-      SLUICE_ASSIGN_OR_RETURN(content.state, chat_state_from_json(json["conversation"]));
-      continue;
-    }
-    std::vector<ChatMessage>& messages = content.state.messages;
-    if (json.contains("user")) {
-      if (!messages.empty() && messages.back().role == "user") messages.pop_back();
-      messages.push_back({"user", text_of("user"), "", false});
-    } else if (json.contains("answer") || json.contains("reasoning")) {
-      if (messages.empty()) return bad_input("{}: line {} answers nothing", path, number);
-      // A reply whose end was never written.
-      if (messages.back().role == "user") messages.push_back({"assistant", "", "", true});
-      messages.back().content += text_of("answer");
-      messages.back().reasoning += text_of("reasoning");
-    }
+    const Status taken = replay.take(json);
+    if (!taken.ok()) return bad_input("{}: line {}: {}", path, number, taken.error().message);
   }
-  if (number == 0 || content.model.empty()) {
+  if (content.model.empty()) {
     return bad_input("{}: neither a saved conversation nor a chat's autosave", path);
   }
+  content.state = replay.finish();
   return content;
 }
 

@@ -24,19 +24,24 @@ class ChatJournal {
 
   const std::string& path() const { return path_; }
 
-  // The user's message is sent.
-  Status message(std::string_view text);
+  // The user's message is sent. `again`: the last turn gives way to it (another reply to the same
+  // message, or an edited one).
+  Status message(std::string_view text, bool again = false);
   // More of the reply; written out at the end of a sentence or line, and after 240 bytes.
   Status reasoning(std::string_view text) { return part(reasoning_, text, "reasoning"); }
   Status answer(std::string_view text) { return part(answer_, text, "answer"); }
-  // The conversation as it is now: after a reply, /undo, /set and the like; replaces what the lines
-  // before said, and is on the disk when this returns.
+  // The reply is complete: takes the place of its parts. On the disk when this returns.
+  Status reply(const ChatState& state);
+  // The conversation as it is now: after /undo, /set and the like; replaces what the lines before
+  // said, and is on the disk when this returns.
   Status state(const ChatState& state);
 
  private:
   ChatJournal() = default;
   Status part(std::string& held, std::string_view text, const char* event);
   Status write_line(const nlohmann::ordered_json& line);
+  // The same, with nothing held back before it and the file synced after it.
+  Status write_whole(const nlohmann::ordered_json& line);
 
   std::string path_;
   int fd_ = -1;
