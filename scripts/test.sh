@@ -5,7 +5,7 @@
 # suite, whose closing lines end the output. Exit code 0 only when every part passed; all parts
 # run even if one fails. Quick the second time: builds are incremental, clean analysis results are kept.
 #
-# --quick: only formatting, release build and release suite.
+# --quick: only formatting, release build, fuzzers and release suite.
 #
 # Environment: SLUICE_TIDY_SECONDS (180) bounds the analysis, SLUICE_FUZZ_SECONDS (10) each fuzzer's run.
 set -uo pipefail
@@ -56,8 +56,8 @@ if ! $quick; then
 check "static analysis of changed files" scripts/check_tidy.sh build/release "${SLUICE_TIDY_SECONDS:-180}"
 check "unit tests under ASan and UBSan" asan
 check "threaded tests under TSan" tsan
-check "fuzzers, briefly" fuzz
 fi
+check "fuzzers, briefly" fuzz
 
 say "==> release tests"
 [ ${#failed[@]} -eq 0 ] || say "parts that failed so far: $(printf '%s; ' "${failed[@]}")"
