@@ -72,32 +72,29 @@ class Chat:
         return before
 
     def ready(self):
-        """Waits until a line is edited; gives all that was shown since the last look."""
-        mark = b"\x1b[?2004h"
-        self.read(60, lambda: mark in self.data[self.raw_checked :])
-        at = self.data.find(mark, self.raw_checked)
-        if at < 0:
+        """Waits until a line is edited: bracketed paste is on, and then the prompt shows that the terminal's own editing
+        is off. Gives all that was shown since the last look."""
+        mark = re.compile(rb"\x1b\[\?2004h.*?>", re.S)
+        self.read(60, lambda: mark.search(self.data, self.raw_checked))
+        found = mark.search(self.data, self.raw_checked)
+        if not found:
             raise AssertionError(f"no prompt in {self.text()[self.checked:]!r}")
-        self.raw_checked = at + len(mark)
+        self.raw_checked = found.end()
         shown = ESCAPES.sub(b"", self.data[: self.raw_checked]).decode(errors="replace")[self.checked :]
         self.checked += len(shown)
         return shown
-
-    def ready_if_shown(self):
-        """Takes note of prompts that were shown already."""
-        mark = b"\x1b[?2004h"
-        while (at := self.data.find(mark, self.raw_checked)) >= 0:
-            self.raw_checked = at + len(mark)
-        self.checked = len(self.text())
 
     def type(self, keys):
         data = keys.encode()
         while data:
             readable, writable, _ = select.select([self.fd], [self.fd], [])
-            if readable:
-                self.data += os.read(self.fd, 65536)
-            if writable:
-                data = data[os.write(self.fd, data[:500]) :]
+            try:
+                if readable:
+                    self.data += os.read(self.fd, 65536)
+                if writable:
+                    data = data[os.write(self.fd, data[:500]) :]
+            except OSError as error:
+                raise AssertionError(f"the chat has ended: {self.text()[-800:]!r}") from error
 
     def say(self, message):
         """Sends a line and waits for the next prompt."""

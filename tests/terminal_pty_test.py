@@ -198,6 +198,7 @@ class Editing(WithFolder):
         self.assertIn(b"^C", terminal.data)
         terminal.ready()
         self.assertEqual(terminal.say("next\r"), "next")
+        terminal.ready()
         terminal.type("a\\\rb" + CTRL_C)
         self.assertEqual(terminal.message("interrupted"), "a\nb")
         self.leave(terminal, CTRL_C)
@@ -300,6 +301,7 @@ class Pastes(WithFolder):
         terminal.expect("  c")
         self.assertEqual(terminal.say("\r"), "a\tb\n  c")
         self.assertEqual(terminal.flags, ["literal"])
+        terminal.ready()  # before it, the terminal itself would turn the CR into a newline
         self.assertEqual(terminal.say("x \x1b[200~y\r\nz\x1b[201~\r"), "x y\nz")
         self.assertEqual(terminal.say(pasted("/help") + "\r"), "/help")
         self.assertEqual(terminal.flags, [])
@@ -354,6 +356,7 @@ class History(WithFolder):
         self.assertEqual(terminal.say(UP * 2 + "\r"), "fourth \\n")
         self.assertEqual(terminal.say(UP * 4 + "?\r"), THIRTY + "?")
         # From the second line of a message Up goes to its first, then to the one before.
+        terminal.ready()  # before it, Ctrl-R is a key of the terminal's own
         self.assertEqual(terminal.say(CTRL_R + "Zeil\x1b" + END + "!\r"), "zwei\nZeilen!")
         self.leave(terminal)
 

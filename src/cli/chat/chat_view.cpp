@@ -15,7 +15,11 @@ ReplyPrinter::ReplyPrinter(Console& console, Progress& progress, MarkdownOptions
 void ReplyPrinter::put(std::string_view text) {
   if (text.empty() || !status_.ok()) return;
   last_ = text.back();
-  status_ = console_.print(text);
+  const Status printed = console_.print(text);
+  // A write that Ctrl-C cut short: the reply ends by it in a moment, and what of it was made is
+  // kept.
+  const bool cut = !printed.ok() && printed.error().code == ErrorCode::kInterrupted;
+  if (!cut) status_ = printed;
 }
 
 void ReplyPrinter::begin() {
