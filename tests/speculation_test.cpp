@@ -1,6 +1,7 @@
 // Speculative decoding gives the tokens of plain decoding, whatever is drafted; and its parts.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <random>
@@ -56,6 +57,41 @@ class Parrot final : public Drafter {
   double wrong_;
   std::mt19937 random_;
   std::size_t at_ = 0;
+};
+
+// Proposes a known text among wrong guesses, as a tree: the right token of each place is any of up
+// to three, so the path that comes true is seldom the first one.
+class Bush final : public Drafter {
+ public:
+  Bush(std::vector<std::int32_t> whole, std::uint32_t seed)
+      : whole_(std::move(whole)), random_(seed) {}
+  std::string_view name() const override { return "bush"; }
+  Status begin(std::span<const std::int32_t>, const SamplingParams&, std::uint32_t) override {
+    return {};
+  }
+  Status accept(std::int32_t) override { return {}; }
+  std::size_t peek() const override { return 0; }
+  Result<Draft> propose(const DraftContext& context, std::size_t most) override {
+    Draft draft;
+    std::int32_t right = -1;  // the last right token
+    for (std::size_t at = context.tokens.size(); at < whole_.size(); ++at) {
+      const std::size_t width = 1 + random_() % 3;
+      if (draft.tokens.size() + width > most) break;
+      const std::size_t place = random_() % width;
+      const std::int32_t parent = right;
+      for (std::size_t i = 0; i < width; ++i) {
+        if (i == place) right = static_cast<std::int32_t>(draft.tokens.size());
+        draft.tokens.push_back(
+            i == place ? whole_[at] : static_cast<std::int32_t>(random_() % context.vocabulary));
+        draft.parents.push_back(parent);
+      }
+    }
+    return draft;
+  }
+
+ private:
+  std::vector<std::int32_t> whole_;
+  std::mt19937 random_;
 };
 
 GenerateRequest request_for(Engine& engine, const char* text, std::int64_t most = 120) {
@@ -154,6 +190,55 @@ TEST_CASE("any draft gives the tokens, the text, the logprobs and the cache of p
     }
     request.speculator = nullptr;
   }
+}
+
+TEST_CASE("of a tree of guesses the path that comes true is kept, whichever it is") {
+  const auto engine = load("storyteller-q4_0.gguf");
+  for (SamplingParams chain : chains()) {
+    chain.seed = 3;
+    GenerateRequest request =
+        request_for(*engine, "<|user|>\nA story.<|end|>\n<|assistant|>\n", 60);
+    request.sampling = chain;
+    request.logprobs = 1;
+    const Outcome plain = run_alone(*engine, request);
+    std::vector<std::int32_t> whole = request.prompt;
+    whole.insert(whole.end(), plain.result.tokens.begin(), plain.result.tokens.end());
+    const auto bush = speculator<Bush>({.fixed_length = 15}, whole, 8U);
+    request.speculator = bush.get();
+    const Outcome drafted = run_alone(*engine, request);
+    REQUIRE(drafted.result.tokens == plain.result.tokens);
+    CHECK(drafted.held == plain.held);
+    for (std::size_t i = 0; i < plain.result.logprobs.size(); ++i) {
+      CHECK(drafted.result.logprobs[i].logprob == plain.result.logprobs[i].logprob);
+    }
+    // About seven places a pass, all of them right.
+    CHECK(bush->stats().passes < plain.result.tokens.size() / 4);
+    CHECK(engine->kv().free_blocks() == engine->kv().total_blocks());
+    request.speculator = nullptr;
+  }
+}
+
+TEST_CASE("what can't be verified of a draft is left out, and what is behind it") {
+  const auto tree = [](std::vector<std::int32_t> tokens, std::vector<std::int32_t> parents,
+                       std::size_t most) {
+    return usable_tree(7, {std::move(tokens), std::move(parents), 0}, most, 100);
+  };
+  using Ids = std::vector<std::int32_t>;
+  using Places = std::vector<std::uint32_t>;
+  CHECK(tree({}, {}, 5).tokens == Ids{7});
+  CHECK(tree({1, 2, 3}, {}, 2).tokens == Ids{7, 1, 2});
+  CHECK(tree({1, 100, 3}, {}, 5).tokens == Ids{7, 1});
+  CHECK(tree({-1, 2}, {}, 5).tokens == Ids{7});
+  const TokenTree two = tree({1, 2, 3, 4}, {-1, -1, 0, 1}, 9);
+  CHECK(two.tokens == Ids{7, 1, 2, 3, 4});
+  CHECK(two.parents == Places{0, 0, 0, 1, 2});
+  CHECK(two.paths() == std::vector<Places>{{0, 1, 3}, {0, 2, 4}});
+  CHECK(tree({1, 2, 3}, {-1, 5, 1}, 9).tokens == Ids{7, 1});      // a parent behind its child
+  CHECK(tree({1, 2, 3}, {-1, -2, 1}, 9).tokens == Ids{7, 1});     // no such parent
+  CHECK(tree({1, 2, 3}, {-1}, 9).tokens == Ids{7, 1});            // too few parents
+  CHECK(tree({1, 1, 3}, {-1, -1, 1}, 9).tokens == Ids{7, 1, 3});  // equal tokens are one
+  CHECK(tree({1, 1, 3}, {-1, -1, 1}, 9).parents == Places{0, 0, 1});
+  CHECK(tree({200, 2, 3}, {-1, 0, -1}, 9).tokens == Ids{7, 3});  // behind one that is left out
 }
 
 TEST_CASE("ends within an accepted draft cut where plain decoding would") {
@@ -332,50 +417,106 @@ TEST_CASE("the controller finds the best length, and that there is none") {
   CHECK(expected_tokens(1, 4) == 5);
 }
 
-TEST_CASE("the draws of drafted decoding follow the model's distribution (chi-squared)") {
-  // A small vocabulary: fixed logits for the next token; drafts are often wrong.
+namespace {
+
+// How drafted decoding takes a token: the draft's, by its noisy logits, and the target's.
+enum class Verifier {
+  kSameDraw,  // as it is: the target draws with the draft's random number, and its token counts
+  kCompareSampled,  // wrong: two independent draws; the draft's where they agree, else a new one
+  kKeepDraft,       // wrong: the draft's token wherever the target gives it some probability
+};
+
+struct ChiSquared {
+  double value = 0;
+  double accepted = 0;  // share of the drafts
+};
+
+// Draws 120,000 tokens of a vocabulary of 12 and compares their frequencies with the distributions
+// they should have been drawn from, 11 degrees of freedom at most.
+ChiSquared chi_squared(const SamplingParams& params, Verifier verifier) {
+  constexpr int kDraws = 120000;
   std::mt19937 random(12);
-  std::vector<float> logits(12);
+  std::vector<float> logits(12), noisy(12);
   for (float& x : logits) x = std::uniform_real_distribution<float>(-3, 2)(random);
+  auto target = Sampler::create(params, logits.size());
+  auto other = Sampler::create(params, logits.size(), 1);  // independent of it
+  REQUIRE(target.ok());
+  REQUIRE(other.ok());
+  std::vector<double> seen(logits.size()), expected(logits.size());
+  double accepted = 0;
+  Distribution distribution;
+  for (int i = 0; i < kDraws; ++i) {
+    // Penalties change it from token to token.
+    REQUIRE(target->distribution(logits, distribution).ok());
+    for (std::size_t j = 0; j < distribution.size(); ++j) {
+      expected[static_cast<std::size_t>(distribution.ids[j])] += distribution.probabilities[j];
+    }
+    for (std::size_t j = 0; j < logits.size(); ++j) {
+      noisy[j] = logits[j] + static_cast<float>(random() % 2000) / 1000 - 1;
+    }
+    const std::int32_t by_target = target->sample(logits)->id;
+    std::int32_t taken = by_target;
+    if (verifier == Verifier::kSameDraw) {
+      accepted += target->sample(noisy)->id == by_target;
+    } else {
+      const std::int32_t drafted = other->sample(noisy)->id;
+      const bool possible = std::find(distribution.ids.begin(), distribution.ids.end(), drafted) !=
+                            distribution.ids.end();
+      if (verifier == Verifier::kKeepDraft ? possible : drafted == by_target) {
+        taken = drafted;
+        accepted += 1;
+      } else {
+        const double u = std::uniform_real_distribution<>()(random);
+        double sum = 0;
+        for (std::size_t j = 0; j < distribution.size(); ++j) {
+          taken = distribution.ids[j];
+          if ((sum += distribution.probabilities[j]) > u) break;
+        }
+      }
+    }
+    REQUIRE(target->accept(taken).ok());
+    REQUIRE(other->accept(taken).ok());
+    ++seen[static_cast<std::size_t>(taken)];
+  }
+  ChiSquared result{0, accepted / kDraws};
+  for (std::size_t j = 0; j < expected.size(); ++j) {
+    const double difference = seen[j] - expected[j];
+    if (expected[j] > 0) result.value += difference * difference / expected[j];
+    if (expected[j] == 0) CHECK(seen[j] == 0);
+  }
+  return result;
+}
+
+constexpr double kChiLimit = 31.3;  // 11 degrees of freedom, p = 0.001
+
+}  // namespace
+
+TEST_CASE("the draws of drafted decoding follow the model's distribution (chi-squared)") {
   SamplingParams base;
   base.top_k = 0;
   base.top_p = 1;
   base.min_p = 0;
   base.temperature = 1;
-  std::vector<SamplingParams> settings(6, base);
+  std::vector<SamplingParams> settings(8, base);
   settings[1].temperature = 0.6;
   settings[2].top_k = 5;
   settings[3].top_p = 0.8;
   settings[4].min_p = 0.1;
   settings[5].logit_bias = {{3, 1.5}, {7, -2.0}};
+  settings[6].repeat_penalty = 1.5;
+  settings[6].repeat_last_n = 4;
+  settings[7].presence_penalty = 0.7;
+  settings[7].frequency_penalty = 0.3;
+  settings[7].repeat_last_n = 9;
+  settings[7].top_k = 8;
+  settings[7].temperature = 1.3;
   for (const SamplingParams& params : settings) {
-    auto target = Sampler::create(params, logits.size());
-    REQUIRE(target.ok());
-    Distribution expected;
-    REQUIRE(target->distribution(logits, expected).ok());
-    std::vector<double> seen(logits.size());
-    constexpr int kDraws = 120000;
-    int accepted = 0;
-    std::vector<float> noisy(logits.size());
-    for (int i = 0; i < kDraws; ++i) {
-      // The draft sees other logits, and is asked with the same seed and position.
-      for (std::size_t j = 0; j < logits.size(); ++j) {
-        noisy[j] = logits[j] + static_cast<float>(random() % 2000) / 1000 - 1;
-      }
-      const std::int32_t drafted = target->sample(noisy)->id;
-      const std::int32_t drawn = target->sample(logits)->id;  // the verifier keeps this one
-      REQUIRE(target->accept(drawn).ok());
-      accepted += drafted == drawn;
-      ++seen[static_cast<std::size_t>(drawn)];
-    }
-    double chi = 0;
-    for (std::size_t j = 0; j < expected.size(); ++j) {
-      const double mean = kDraws * expected.probabilities[j];
-      const double difference = seen[static_cast<std::size_t>(expected.ids[j])] - mean;
-      chi += difference * difference / mean;
-    }
-    CHECK(chi < 31.3);  // 11 degrees of freedom at most, p = 0.001
-    CHECK(accepted > kDraws / 2);
+    const ChiSquared right = chi_squared(params, Verifier::kSameDraw);
+    CHECK(right.value < kChiLimit);
+    CHECK(right.accepted > 0.5);
+    // The test would notice: verifiers as they are often got wrong.
+    CHECK(chi_squared(params, Verifier::kCompareSampled).value > 100);
+    CHECK(chi_squared(params, Verifier::kKeepDraft).value > 100);
   }
 }
 
@@ -502,11 +643,13 @@ TEST_CASE("random models, prompts and drafters: the tokens of plain decoding, bi
     std::vector<std::int32_t> whole = request.prompt;
     whole.insert(whole.end(), plain.result.tokens.begin(), plain.result.tokens.end());
     std::vector<std::unique_ptr<Drafter>> drafters;
-    const auto choice = random() % 5;
+    const auto choice = random() % 6;
+    if (choice == 5) drafters.push_back(std::make_unique<Bush>(whole, random()));
     if (choice == 0) drafters.push_back(std::make_unique<Hostile>(random()));
     if (choice == 1) drafters.push_back(std::make_unique<Parrot>(whole, 0.3, random()));
-    if (choice >= 2) drafters.push_back(std::make_unique<PromptLookup>(whole));
-    if (choice >= 3) drafters.push_back(std::make_unique<DraftModel>(*engines[1], 300));
+    if (choice >= 2 && choice < 5) drafters.push_back(std::make_unique<PromptLookup>(whole));
+    if (choice == 3 || choice == 4)
+      drafters.push_back(std::make_unique<DraftModel>(*engines[1], 300));
     if (choice == 4) std::swap(drafters[0], drafters[1]);
     Speculator speculator(std::move(drafters),
                           {.fixed_length = random() % 4 == 0 ? 0 : 1 + random() % 15});

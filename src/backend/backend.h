@@ -75,6 +75,9 @@ class Backend {
   virtual Result<PassTraffic> forward(std::span<const BatchRow> rows, const KvCache& kv,
                                       LayerRange layers, const ForwardIo& io) = 0;
 
+  // Copies keys and values of a block, all layers.
+  virtual void copy_kv_block(std::uint32_t from, std::uint32_t to) = 0;
+
   // Snapshots: keys and values of one block of the cache, all layers, as bytes. They are good for
   // any backend with the same kv_format() and the same weights.
   virtual std::string kv_format() const = 0;  // "cpu-1 int8 32x128": layout, type, shape

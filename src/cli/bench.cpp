@@ -81,20 +81,15 @@ class Bench {
 
   // One pass of `rows` rows with logits for each.
   Result<PassTime> pass(std::uint32_t rows) {
-    KvCache& kv = engine_.kv();
-    const std::uint32_t length = kv.length(sequence_);
-    SLUICE_RETURN_IF_ERROR(kv.reserve(sequence_, length + rows));
+    const std::uint32_t length = engine_.kv().length(sequence_);
     std::vector<BatchRow> batch;
     for (std::uint32_t i = 0; i < rows; ++i) {
       batch.push_back({random_token(), length + i, sequence_, true});
     }
     std::vector<float> logits(std::size_t{rows} * engine_.spec().vocabulary);
     const Clock::time_point start = Clock::now();
-    SLUICE_ASSIGN_OR_RETURN(
-        const PassTraffic traffic,
-        engine_.backend().forward(batch, kv, {0, engine_.spec().layers}, {{}, logits, &cancel_}));
+    SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic, engine_.run(batch, logits, &cancel_));
     const double seconds = seconds_since(start);
-    kv.set_length(sequence_, length + rows);
     return PassTime{rows, seconds, static_cast<double>(traffic.weight_bytes + traffic.kv_bytes)};
   }
 

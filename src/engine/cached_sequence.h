@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/engine/engine.h"
+#include "src/engine/token_tree.h"
 
 namespace sluice {
 
@@ -39,6 +40,16 @@ class CachedSequence {
   // Runs more tokens in one pass, as Engine::score().
   Result<PassTraffic> append(std::span<const std::int32_t> tokens, std::span<float> logits,
                              const std::atomic<bool>* cancel, std::span<float> hidden = {});
+  // Whether the cache has blocks for all paths of a tree; a chain within the context always fits.
+  bool has_room(const TokenTree& tree) const;
+  // Runs a tree of tokens behind those held, in one pass: logits [tree, vocabulary] and, where
+  // given, hidden [tree, embedding] of each of its tokens. The sequence holds the first path
+  // afterwards, until keep(). Each further path is a sequence of its own that shares the blocks
+  // before the tree, so its tokens see exactly what they would in plain decoding.
+  Result<PassTraffic> append(const TokenTree& tree, std::span<float> logits,
+                             const std::atomic<bool>* cancel, std::span<float> hidden = {});
+  // Of the tree appended last, keeps the tokens of `path` (from the root on), and no others.
+  Status keep(const TokenTree& tree, std::span<const std::uint32_t> path);
   // Forgets tokens from `length` on. Requires length <= tokens().size().
   void truncate(std::size_t length);
 
@@ -51,9 +62,14 @@ class CachedSequence {
   Status import_snapshot(std::span<const std::int32_t> tokens, std::span<const std::byte> bytes);
 
  private:
+  void drop_branches();
+
   Engine& engine_;
   SequenceId id_;
   std::vector<std::int32_t> tokens_;
+  // Of the tree appended last: its paths, and for all but the first one a sequence each.
+  std::vector<std::vector<std::uint32_t>> paths_;
+  std::vector<SequenceId> branches_;
 };
 
 }  // namespace sluice

@@ -81,8 +81,9 @@ Result<std::unique_ptr<Engine>> Engine::load(const std::string& path,
   cpu_options.isa = options.cpu_isa;
   cpu_options.kv = options.kv;
   cpu_options.positions = engine->context_;
-  cpu_options.kv_blocks =
-      engine->context_ / cpu::kKvBlock + (engine->context_ % cpu::kKvBlock != 0 ? 1 : 0);
+  // Branches of a tree of guesses write into copies of the last block.
+  const std::uint32_t tokens = std::max(options.kv_tokens, engine->context_);
+  cpu_options.kv_blocks = tokens / cpu::kKvBlock + (tokens % cpu::kKvBlock != 0 ? 1 : 0);
   cpu_options.max_rows = options.prefill_chunk;
   cpu_options.max_logits = std::min(options.max_logits, options.prefill_chunk);
   cpu_options.cancel = options.cancel;
@@ -100,6 +101,39 @@ Result<std::unique_ptr<Engine>> Engine::load(const std::string& path,
   return engine;
 }
 
+Status Engine::reserve(SequenceId sequence, std::uint32_t tokens) {
+  SLUICE_RETURN_IF_ERROR(kv_->reserve(sequence, tokens));
+  for (const BlockCopy& copy : kv_->take_copies()) backend_->copy_kv_block(copy.from, copy.to);
+  return {};
+}
+
+Status Engine::share(SequenceId from, SequenceId to, std::uint32_t length) {
+  if (length > kv_->length(from)) {
+    return failed("{} tokens of a sequence were to be shared, it has {}", length,
+                  kv_->length(from));
+  }
+  const std::uint32_t size = kv_->block_tokens();
+  kv_->adopt(to, kv_->blocks(from).first(length / size + (length % size != 0 ? 1 : 0)), length);
+  return {};
+}
+
+Result<PassTraffic> Engine::run(std::span<const BatchRow> rows, std::span<float> logits,
+                                const std::atomic<bool>* cancel, std::span<float> hidden) {
+  const auto ends = [&](std::size_t i) {  // the last row of its sequence
+    return i + 1 == rows.size() || rows[i + 1].sequence != rows[i].sequence;
+  };
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (ends(i)) SLUICE_RETURN_IF_ERROR(reserve(rows[i].sequence, rows[i].position + 1));
+  }
+  SLUICE_ASSIGN_OR_RETURN(
+      const PassTraffic traffic,
+      backend_->forward(rows, *kv_, {0, spec().layers}, {hidden, logits, cancel}));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (ends(i)) kv_->set_length(rows[i].sequence, rows[i].position + 1);
+  }
+  return traffic;
+}
+
 Result<PassTraffic> Engine::prefill(SequenceId sequence, std::span<const std::int32_t> tokens,
                                     std::span<float> logits, const std::atomic<bool>* cancel,
                                     const std::function<void(std::size_t)>& on_chunk) {
@@ -108,19 +142,15 @@ Result<PassTraffic> Engine::prefill(SequenceId sequence, std::span<const std::in
   for (std::size_t done = 0; done < tokens.size();) {
     const std::size_t count = std::min<std::size_t>(prefill_chunk_, tokens.size() - done);
     const std::uint32_t length = kv_->length(sequence);
-    SLUICE_RETURN_IF_ERROR(kv_->reserve(sequence, length + static_cast<std::uint32_t>(count)));
     rows.clear();
     for (std::size_t i = 0; i < count; ++i) {
       const bool last = done + i + 1 == tokens.size();
       rows.push_back({tokens[done + i], length + static_cast<std::uint32_t>(i), sequence,
                       last && !logits.empty()});
     }
-    SLUICE_ASSIGN_OR_RETURN(
-        const PassTraffic traffic,
-        backend_->forward(rows, *kv_, {0, spec().layers}, {{}, logits, cancel}));
+    SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic, run(rows, logits, cancel));
     total.weight_bytes += traffic.weight_bytes;
     total.kv_bytes += traffic.kv_bytes;
-    kv_->set_length(sequence, length + static_cast<std::uint32_t>(count));
     done += count;
     if (on_chunk) on_chunk(done);
   }
@@ -131,17 +161,11 @@ Result<PassTraffic> Engine::score(SequenceId sequence, std::span<const std::int3
                                   std::span<float> logits, const std::atomic<bool>* cancel,
                                   std::span<float> hidden) {
   const std::uint32_t length = kv_->length(sequence);
-  const auto count = static_cast<std::uint32_t>(tokens.size());
-  SLUICE_RETURN_IF_ERROR(kv_->reserve(sequence, length + count));
   std::vector<BatchRow> rows;
-  for (std::uint32_t i = 0; i < count; ++i) {
+  for (std::uint32_t i = 0; i < tokens.size(); ++i) {
     rows.push_back({tokens[i], length + i, sequence, true});
   }
-  SLUICE_ASSIGN_OR_RETURN(
-      const PassTraffic traffic,
-      backend_->forward(rows, *kv_, {0, spec().layers}, {hidden, logits, cancel}));
-  kv_->set_length(sequence, length + count);
-  return traffic;
+  return run(rows, logits, cancel, hidden);
 }
 
 }  // namespace sluice

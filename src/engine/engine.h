@@ -22,6 +22,9 @@ struct EngineOptions {
   // Tokens of context; 0: the trained context or 4096, whichever is smaller. More than the trained
   // context is allowed and warned of.
   std::uint32_t context = 0;
+  // Tokens that the cache holds for all sequences together; 0, or less than the context: one
+  // context.
+  std::uint32_t kv_tokens = 0;
   KvCacheType kv = KvCacheType::kInt8;
   std::uint32_t threads = 0;                  // 0: default_threads()
   std::string cpu_isa;                        // "": the best this machine supports
@@ -56,6 +59,17 @@ class Engine {
   std::uint32_t prefill_chunk() const { return prefill_chunk_; }
   const LoadInfo& info() const { return info_; }
 
+  // Room for tokens [0, tokens) of a sequence. Where it is to write into a block that others own,
+  // it gets a copy. kFailed without a change when the cache has too few blocks.
+  Status reserve(SequenceId sequence, std::uint32_t tokens);
+  // Makes an empty sequence hold the first `length` tokens of another one, without running them.
+  Status share(SequenceId from, SequenceId to, std::uint32_t length);
+
+  // One pass: makes room, runs the rows (positions of a sequence begin at its length) and advances
+  // the cache. logits [rows that want them, vocabulary]; hidden [rows, embedding] or empty. On
+  // errors no length changes.
+  Result<PassTraffic> run(std::span<const BatchRow> rows, std::span<float> logits,
+                          const std::atomic<bool>* cancel, std::span<float> hidden = {});
   // Runs tokens of one sequence at positions kv().length(sequence) and on, in chunks, and advances
   // the cache. `logits` gets the last token's row [vocabulary]; empty: none wanted. When
   // interrupted (kInterrupted) the cache holds the chunks that were done. `on_chunk` hears the

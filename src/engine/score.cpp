@@ -73,7 +73,7 @@ Result<Score> score(Engine& engine, std::span<const std::int32_t> tokens,
   for (std::size_t w = 0; w < windows; ++w) {
     const std::span<const std::int32_t> part = tokens.subspan(w * window, window);
     const SequenceId sequence = kv.create();
-    Status status = kv.reserve(sequence, window);
+    Status status;
     for (std::uint32_t done = 0; done < window && status.ok();) {
       // Rows before `skip` need no logits and may go in larger passes.
       const bool scored = done >= options.skip;
@@ -85,8 +85,7 @@ Result<Score> score(Engine& engine, std::span<const std::int32_t> tokens,
         const bool first = done + i == 0 && replace_first;
         rows.push_back({first ? bos : part[done + i], done + i, sequence, scored});
       }
-      const auto pass = engine.backend().forward(rows, kv, {0, engine.spec().layers},
-                                                 {{}, logits, options.cancel});
+      const auto pass = engine.run(rows, logits, options.cancel);
       if (!pass.ok()) {
         status = pass.error();
         break;
@@ -110,7 +109,6 @@ Result<Score> score(Engine& engine, std::span<const std::int32_t> tokens,
         }
       }
       done += count;
-      kv.set_length(sequence, done);
       finish();
       if (options.on_progress) {
         options.on_progress(w * window + done, windows * window, result.perplexity);

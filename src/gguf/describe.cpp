@@ -43,9 +43,7 @@ bool is_hidden_control(std::uint32_t code) {
          (code >= 0xe0000 && code <= 0xe007f);  // tags
 }
 
-void append_escaped(std::string& out, unsigned char byte) {
-  fmt::format_to(std::back_inserter(out), "\\x{:02x}", byte);
-}
+void append_escaped(std::string& out, unsigned char byte) { out += fmt::format("\\x{:02x}", byte); }
 
 std::string number_to_string(const GgufArray& array, std::uint64_t i) {
   switch (array.element_type) {
@@ -115,7 +113,7 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
     } else if (byte < 0x20 || byte == 0x7f) {
       append_escaped(out, byte);
     } else if (is_hidden_control(next.code)) {
-      fmt::format_to(std::back_inserter(out), "\\u{{{:x}}}", next.code);
+      out += fmt::format("\\u{{{:x}}}", next.code);
     } else {
       out += text.substr(at, next.length);
     }

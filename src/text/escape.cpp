@@ -9,9 +9,7 @@
 namespace sluice {
 namespace {
 
-void append_hex(std::string& out, unsigned byte) {
-  fmt::format_to(std::back_inserter(out), "\\x{:02x}", byte);
-}
+void append_hex(std::string& out, unsigned byte) { out += fmt::format("\\x{:02x}", byte); }
 
 }  // namespace
 

@@ -170,6 +170,13 @@ std::string CpuBackend::description() const {
                      pool_.threads() == 1 ? "" : "s");
 }
 
+void CpuBackend::copy_kv_block(std::uint32_t from, std::uint32_t to) {
+  const std::size_t layer_bytes = kv_layout_.head_bytes() * model_.spec.kv_heads;
+  for (std::uint32_t layer = 0; layer < model_.spec.layers; ++layer) {
+    std::memcpy(kv_block(layer, to, 0), kv_block(layer, from, 0), layer_bytes);
+  }
+}
+
 // Block bytes of a layer are [kv_heads][head_bytes] in one piece; a snapshot has the layers one
 // after another. The number in "cpu-1" changes with kv_layout.h.
 std::string CpuBackend::kv_format() const {

@@ -25,7 +25,7 @@ std::string safe_text(std::string_view text) {
   while (!rest.empty()) {
     const Utf8Char next = decode_utf8(rest);
     if (steers_direction(next.code)) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", next.code);
+      out += fmt::format("\\u{:04x}", next.code);
     } else {
       out += rest.substr(0, next.length);
     }

@@ -96,13 +96,18 @@ void DraftController::observe_outcome(std::size_t drafter, std::size_t confidenc
   if (accepted > 0) probe_after_ = 16;
 }
 
-DraftController::Plan DraftController::choose(std::span<const Option> options, std::size_t most) {
+DraftController::Plan DraftController::choose(std::span<const Option> options, std::size_t most,
+                                              const PassLoad& beside) {
   Plan best;
-  best.expected_ms = pass_ms(1);
+  if (beside.rows + 1 > kMostRows) return best;
+  best.expected_ms = pass_ms(beside.rows + 1);
+  most = std::min({most, kMostDrafted, kMostRows - beside.rows - 1});
   if (options.empty() || most == 0) return best;
-  most = std::min(most, kMostDrafted);
-  const auto rate = [](const Plan& plan) {
-    return plan.expected_ms > 0 ? plan.expected_tokens / plan.expected_ms : 0;
+  const auto rate = [&beside](const Plan& plan) {
+    return plan.expected_ms > 0 ? (beside.tokens + plan.expected_tokens) / plan.expected_ms : 0;
+  };
+  const auto cost = [&](std::size_t drafter, std::size_t length) {
+    return pass_ms(beside.rows + 1 + length) + drafting_ms(drafter, length);
   };
   double best_rate = rate(best) * kMargin;
   for (const Option& option : options) {
@@ -112,7 +117,7 @@ DraftController::Plan DraftController::choose(std::span<const Option> options, s
       all *= acceptance(option.drafter, option.confidence, k - 1);
       plan.length = k;
       plan.expected_tokens += all;
-      plan.expected_ms = pass_ms(k + 1) + drafting_ms(option.drafter, k);
+      plan.expected_ms = cost(option.drafter, k);
       if (rate(plan) > best_rate) {
         best = plan;
         best_rate = rate(plan);
@@ -133,8 +138,7 @@ DraftController::Plan DraftController::choose(std::span<const Option> options, s
       });
   const std::size_t length = std::min<std::size_t>(2, most);
   double all = 1;
-  Plan probe = {option.drafter, length, 1,
-                pass_ms(length + 1) + drafting_ms(option.drafter, length)};
+  Plan probe = {option.drafter, length, 1, cost(option.drafter, length)};
   for (std::size_t k = 0; k < length; ++k) {
     all *= acceptance(option.drafter, option.confidence, k);
     probe.expected_tokens += all;

@@ -11,23 +11,25 @@
 
 #include "src/base/status.h"
 #include "src/engine/sampling/params.h"
+#include "src/engine/token_tree.h"
 
 namespace sluice {
 
 struct Draft {
   std::vector<std::int32_t> tokens;
   // Index in `tokens` of each token's predecessor, -1 for the last token of the text; parents come
-  // before their children. Empty: a chain, each token after the one before it. Of a tree, the path
-  // of first children is verified.
+  // before their children. Empty: a chain, each token after the one before it.
   std::vector<std::int32_t> parents;
   // How sure the drafter is, in its own classes: 0 to kDraftClasses - 1. Acceptance is counted for
   // each.
   std::size_t confidence = 0;
 };
 
-// The path of first children; all tokens of a chain. A tree with impossible parents ends where they
-// are.
-std::vector<std::int32_t> first_path(const Draft& draft);
+// What of a draft can be verified, behind the text's last token `root`: at most `most` tokens, ids
+// below `vocabulary` only, and nothing behind a token that can't be. Of equal tokens in one place
+// the first counts.
+TokenTree usable_tree(std::int32_t root, const Draft& draft, std::size_t most,
+                      std::size_t vocabulary);
 
 inline constexpr std::size_t kDraftClasses = 4;
 
@@ -37,6 +39,7 @@ struct DraftContext {
   // [embedding] of the last layer at the last token of the text that was run, for trained heads;
   // empty when nobody asked for it (wants_hidden).
   std::span<const float> hidden;
+  std::size_t vocabulary = 0;  // ids below it can be drawn
   const std::atomic<bool>* cancel = nullptr;
 };
 

@@ -37,8 +37,14 @@ double SpeculationStats::measured_speedup() const {
   return elapsed_ms > 0 ? static_cast<double>(tokens) / elapsed_ms * pass_ms : 0;
 }
 
-Speculator::Speculator(std::vector<std::unique_ptr<Drafter>> drafters, SpeculationOptions options)
-    : drafters_(std::move(drafters)), options_(options), controller_(drafters_.size()) {}
+Speculator::Speculator(std::vector<std::unique_ptr<Drafter>> drafters, SpeculationOptions options,
+                       std::shared_ptr<DraftController> controller)
+    : drafters_(std::move(drafters)),
+      options_(options),
+      controller_(std::move(controller)),
+      shared_(controller_ != nullptr) {
+  if (!shared_) controller_ = std::make_shared<DraftController>(drafters_.size());
+}
 
 bool Speculator::wants_hidden() const {
   return std::any_of(drafters_.begin(), drafters_.end(),
@@ -61,45 +67,49 @@ Status Speculator::accept(std::int32_t token) {
   return {};
 }
 
-Result<std::vector<std::int32_t>> Speculator::propose(const DraftContext& context,
-                                                      std::size_t most) {
+Result<TokenTree> Speculator::propose(const DraftContext& context, std::size_t most,
+                                      const PassLoad& beside) {
   std::vector<DraftController::Option> options;
   for (std::size_t i = 0; i < drafters_.size(); ++i) {
     const std::size_t confidence = drafters_[i]->peek();
     if (confidence < kDraftClasses) options.push_back({i, confidence});
   }
-  DraftController::Plan plan = controller_.choose(options, std::min(most, options_.most));
+  DraftController::Plan plan = controller_->choose(options, std::min(most, options_.most), beside);
   if (options_.fixed_length > 0 && !options.empty()) {
     plan.drafter = options.front().drafter;
     plan.length = std::min(most, options_.fixed_length);
   }
   last_ = {};
+  expected_ = plan.expected_tokens;
   stats_.predicted_tokens += plan.expected_tokens;
   stats_.predicted_ms += plan.expected_ms;
-  if (plan.length == 0) return std::vector<std::int32_t>();
+  const std::int32_t root = context.tokens.back();
+  if (plan.length == 0) return chain({root});
   const auto start = std::chrono::steady_clock::now();
-  SLUICE_ASSIGN_OR_RETURN(Draft draft, drafters_[plan.drafter]->propose(context, plan.length));
+  SLUICE_ASSIGN_OR_RETURN(const Draft draft,
+                          drafters_[plan.drafter]->propose(context, plan.length));
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
   stats_.elapsed_ms += ms.count();
-  std::vector<std::int32_t> path = first_path(draft);
-  if (path.size() > plan.length) path.resize(plan.length);
-  if (path.empty()) return path;
-  controller_.observe_drafting(plan.drafter, path.size(), ms.count());
-  last_ = {plan.drafter, std::min(draft.confidence, kDraftClasses - 1), path.size()};
-  return path;
+  // Whatever a drafter says: no more than asked for, and only tokens.
+  TokenTree tree = usable_tree(root, draft, plan.length, context.vocabulary);
+  const std::size_t drafted = tree.size() - 1;
+  if (drafted == 0) return tree;
+  controller_->observe_drafting(plan.drafter, drafted, ms.count());
+  last_ = {plan.drafter, std::min(draft.confidence, kDraftClasses - 1), drafted};
+  return tree;
 }
 
 void Speculator::pass_done(std::size_t rows, double ms) {
-  controller_.observe_pass(rows, ms);
+  if (!shared_) controller_->observe_pass(rows, ms);
   ++stats_.passes;
   stats_.elapsed_ms += ms;
-  stats_.pass_ms = controller_.pass_ms(1);
+  stats_.pass_ms = controller_->pass_ms(1);
 }
 
 void Speculator::outcome(std::size_t checked, std::size_t accepted) {
   stats_.tokens += accepted + 1;
   if (last_.length == 0 || checked == 0) return;
-  controller_.observe_outcome(last_.drafter, last_.confidence, checked, accepted);
+  controller_->observe_outcome(last_.drafter, last_.confidence, checked, accepted);
   SpeculationStats::PerDrafter& counts = stats_.drafters[last_.drafter];
   counts.drafted += last_.length;
   counts.accepted += accepted;

@@ -53,8 +53,11 @@ struct SpeculationOptions {
 
 class Speculator {
  public:
+  // `controller`: one that several texts of a target share, for as many drafters of the same kinds;
+  // whoever runs their passes tells it what they took. Null: one of its own, told by pass_done().
   explicit Speculator(std::vector<std::unique_ptr<Drafter>> drafters,
-                      SpeculationOptions options = {});
+                      SpeculationOptions options = {},
+                      std::shared_ptr<DraftController> controller = nullptr);
 
   bool wants_hidden() const;
   // A request begins.
@@ -62,8 +65,12 @@ class Speculator {
                std::uint32_t stream);
   // The text grew by a token.
   Status accept(std::int32_t token);
-  // A draft of at most `most` tokens for the next pass; empty where none pays.
-  Result<std::vector<std::int32_t>> propose(const DraftContext& context, std::size_t most);
+  // The last token of the text and a draft of at most `most` tokens behind it, for the next pass;
+  // no draft where none pays.
+  Result<TokenTree> propose(const DraftContext& context, std::size_t most,
+                            const PassLoad& beside = {});
+  // Tokens that a pass with the last proposal is expected to give.
+  double expected_tokens() const { return expected_; }
   // The pass of the last proposal took that long.
   void pass_done(std::size_t rows, double ms);
   // How many of the last proposal's tokens came true. Where the text ended within the draft, only
@@ -75,14 +82,16 @@ class Speculator {
  private:
   std::vector<std::unique_ptr<Drafter>> drafters_;
   SpeculationOptions options_;
-  DraftController controller_;
+  std::shared_ptr<DraftController> controller_;
+  bool shared_;
   SpeculationStats stats_;
   struct Last {
     std::size_t drafter = 0;
     std::size_t confidence = 0;
-    std::size_t length = 0;
+    std::size_t length = 0;  // tokens of the draft
   };
   Last last_;
+  double expected_ = 1;
 };
 
 }  // namespace sluice
