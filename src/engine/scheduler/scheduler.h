@@ -47,8 +47,8 @@ struct SchedulerStats {
   std::uint64_t decode_tokens = 0;   // generated
   std::uint64_t preemptions = 0;     // sequences put back because the cache was full
   std::uint64_t recomputed_tokens = 0;
-  std::uint32_t running = 0;  // now
-  std::uint32_t waiting = 0;  // now
+  std::uint32_t running = 0;      // now
+  std::uint32_t waiting = 0;      // now
   std::uint32_t blocks_used = 0;  // now, of the KV cache, those kept for later prompts included
   std::uint32_t blocks_most = 0;
   std::uint32_t blocks_total = 0;
