@@ -3,10 +3,13 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <csignal>
 #include <fstream>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>

@@ -478,7 +478,7 @@ class Resume(Batch):
         if made.returncode != 0:
             self.skipTest("NO RIGHT to mount a small file system: RLIMIT_FSIZE stands in for it")
         self.addCleanup(subprocess.run, ["umount", mount], capture_output=True)
-        source, target = self.path("in.jsonl", items(20)), mount / "out.jsonl"
+        source, target = self.path("in.jsonl", items(60)), mount / "out.jsonl"
         expected = self.reference(source)
         (mount / "ballast").write_bytes(b"x" * 57344)  # leaves a page for the answers
         done = self.batch(source, target, code=1)

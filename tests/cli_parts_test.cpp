@@ -294,7 +294,8 @@ TEST_CASE("conversations") {
        {std::string(), std::string("5"), std::string("{}"), std::string("[1]"), std::string("{\"a"),
         std::string("\0", 1), std::string("\"\\"), std::string("-"), deep,
         std::string(R"({"messages": [], "a": -9223372036854775809})"),
-        std::string(R"({"messages": [], "a": 99999999999999999999})")}) {
+        std::string(R"({"messages": [], "a": 18446744073709551616})"),
+        std::string(R"({"messages": [], "a": 100000000000000000000})")}) {
     CAPTURE(bad);
     const auto refused = read(bad);
     CHECK(!refused.ok());
@@ -314,7 +315,7 @@ TEST_CASE("conversations") {
   nested += std::string(JsonBounds{}.depth - 1, '[') + std::string(JsonBounds{}.depth - 1, ']');
   CHECK(read(nested + "}").ok());
   CHECK(!read(R"({"messages": [], "a": [)" + nested.substr(22) + "]}").ok());
-  CHECK(read(R"({"messages": [], "a": [-9223372036854775808, 1e30, 0.12345678901234567890123]})")
+  CHECK(read(R"({"messages": [], "a": [-9223372036854775808, 18446744073709551615, 1e30, 0.12345678901234567890123]})")
             .ok());
 }
 
@@ -335,9 +336,6 @@ TEST_CASE("a clock") {
     CHECK_MESSAGE(!parse_clock(bad).ok(), bad);
   }
 }
-
-}  // namespace
-}  // namespace sluice::cli
 
 TEST_CASE("the course of a batch stays small, and loses no token") {
   Timeline timeline;
@@ -392,3 +390,6 @@ TEST_CASE("plots: steps of axes, and nothing but numbers") {
     CHECK(svg.ends_with("</svg>\n"));
   }
 }
+
+}  // namespace
+}  // namespace sluice::cli

@@ -117,11 +117,11 @@ Result<RunFile> begin_or_resume(const BatchCommandOptions& options, const Destin
   if (destination.file == nullptr) return run;
 
   const std::string path = RunFile::path_for(*options.output);
-  SLUICE_ASSIGN_OR_RETURN(const std::optional<RunFile> before, RunFile::read(path));
-  if (destination.file->empty()) {  // whatever there was, no answer depends on it
+  if (destination.file->empty()) {  // whatever the file says, no answer depends on it
     SLUICE_RETURN_IF_ERROR(run.write(path));
     return run;
   }
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<RunFile> before, RunFile::read(path));
   if (!before) {
     return make_error(ErrorCode::kUsage,
                       "'{}' has answers, but '{}', which says what they were made with, is missing; "

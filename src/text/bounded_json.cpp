@@ -16,8 +16,9 @@ bool is_huge_integer(std::string_view number) {
   if (number.find_first_of(".eE") != std::string_view::npos) return false;
   const bool negative = number.starts_with('-');
   if (negative) number.remove_prefix(1);
-  if (number.size() != 19) return number.size() > 19;
-  return negative && number > "9223372036854775808";
+  const std::string_view most = negative ? "9223372036854775808" : "18446744073709551615";
+  if (number.size() != most.size()) return number.size() > most.size();
+  return number > most;
 }
 
 // Refuses what the JSON library does not bound: levels (copies and destructors may recurse), the

@@ -72,7 +72,8 @@ Result<PromptMaker::Prompt> PromptMaker::make_chat(const BatchItem& item,
     return has_role(message, "system") || has_role(message, "developer");
   });
   if (options_.system && !system) {
-    messages.insert(messages.begin(), {{"role", "system"}, {"content", *options_.system}});
+    const BatchJson message = {{"role", "system"}, {"content", *options_.system}};
+    messages.insert(messages.begin(), message);
   }
   Prompt prompt;
   RenderOptions render;
