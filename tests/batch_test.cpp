@@ -51,8 +51,8 @@ std::vector<ReadLine> lines_of(const std::string& bytes, std::size_t most = 1 <<
     REQUIRE_MESSAGE(state.ok(), (state.ok() ? "" : state.error().message));
     if (*state == LineReader::State::kEnd) return lines;
     REQUIRE(*state == LineReader::State::kLine);
-    lines.push_back({line.number, line.begin, line.bytes, std::string(line.text), line.too_long,
-                     line.ended});
+    lines.push_back(
+        {line.number, line.begin, line.bytes, std::string(line.text), line.too_long, line.ended});
   }
 }
 
@@ -96,13 +96,18 @@ bool contains(const std::string& text, std::string_view part) {
 
 TEST_CASE("lines: their ends, a byte order mark, and a file that stops without an end") {
   CHECK(lines_of("").empty());
-  const auto lines = lines_of("\xEF\xBB\xBF" "a\r\n\n \r\nb\rc\n\xEF\xBB\xBF" "d");
+  const auto lines = lines_of(
+      "\xEF\xBB\xBF"
+      "a\r\n\n \r\nb\rc\n\xEF\xBB\xBF"
+      "d");
   REQUIRE(lines.size() == 5);
   CHECK(lines[0].text == "a");
   CHECK(lines[1].text.empty());
   CHECK(lines[2].text == " ");
   CHECK(lines[3].text == "b\rc");  // a lone CR ends no line
-  CHECK(lines[4].text == "\xEF\xBB\xBF" "d");
+  CHECK(lines[4].text ==
+        "\xEF\xBB\xBF"
+        "d");
   for (std::size_t i = 0; i < 5; ++i) CHECK(lines[i].number == i + 1);
   CHECK(lines[1].begin == 6);
   CHECK(lines[4].begin == 14);
@@ -114,9 +119,9 @@ TEST_CASE("lines: their ends, a byte order mark, and a file that stops without a
 }
 
 TEST_CASE("lines: longer ones than allowed are passed over, and counted") {
-  for (const std::size_t size : {std::size_t{9}, std::size_t{10}, std::size_t{11}, std::size_t{19},
-                                 std::size_t{1} << 20, (std::size_t{1} << 20) + 1,
-                                 std::size_t{3} << 20}) {
+  for (const std::size_t size :
+       {std::size_t{9}, std::size_t{10}, std::size_t{11}, std::size_t{19}, std::size_t{1} << 20,
+        (std::size_t{1} << 20) + 1, std::size_t{3} << 20}) {
     for (const char* end : {"\n", "\r\n"}) {
       CAPTURE(size);
       const auto lines = lines_of("x\n" + std::string(size, 'y') + end + "z\n", 10);
@@ -319,9 +324,9 @@ TEST_CASE("lines that are no items: each gives an error with an id of its own, t
   CHECK(items[2].unreadable);
   CHECK_FALSE(items[3].unreadable);
 
-  const auto long_line = items_of("{\"id\":\"a\",\"prompt\":\"" +
-                                  std::string(ItemReader::kMostLineBytes, 'x') +
-                                  "\"}\n{\"id\":\"b\",\"prompt\":\"x\"}\n");
+  const auto long_line =
+      items_of("{\"id\":\"a\",\"prompt\":\"" + std::string(ItemReader::kMostLineBytes, 'x') +
+               "\"}\n{\"id\":\"b\",\"prompt\":\"x\"}\n");
   REQUIRE(long_line.size() == 2);
   CHECK(contains(long_line[0].error, "the most that is read"));
   CHECK(long_line[1].id == "b");
@@ -388,12 +393,12 @@ TEST_CASE("OpenAI items: what would change the answer and can't be given is an e
   const auto error = [&](const std::string& rest) { return item_of("{" + rest + "}").error; };
   CHECK(error(R"("custom_id":"a","method":"POST","url":"/v1/chat/completions",)" +
               std::string(good)) == "");
-  CHECK(contains(error(R"("custom_id":"a","method":"GET","url":"/v1/chat/completions",)" +
-                       std::string(good)),
-                 "method"));
-  CHECK(contains(error(R"("custom_id":"a","method":"POST","url":"/v1/embeddings",)" +
-                       std::string(good)),
-                 "'url'"));
+  CHECK(contains(
+      error(R"("custom_id":"a","method":"GET","url":"/v1/chat/completions",)" + std::string(good)),
+      "method"));
+  CHECK(contains(
+      error(R"("custom_id":"a","method":"POST","url":"/v1/embeddings",)" + std::string(good)),
+      "'url'"));
   CHECK(contains(error(R"("custom_id":"a","method":"POST","url":"/v1/chat/completions")"), "body"));
   CHECK(contains(error(R"("method":"POST","url":"/v1/chat/completions",)" + std::string(good)),
                  "custom_id"));
@@ -412,7 +417,8 @@ TEST_CASE("shards: a hash that never changes, and each line in exactly one of th
   CHECK(stable_hash("") == 0xefd01f60ba992926);
   CHECK(stable_hash("1") == 0x7c3832dde020d3d6);
   CHECK(stable_hash("item-42") == 0x223c1e45fca2c418);
-  CHECK(stable_hash("Gr\xc3\xbc\xc3\x9f" "e") == 0x18ee3acd8b57a4fe);
+  CHECK(stable_hash("Gr\xc3\xbc\xc3\x9f"
+                    "e") == 0x18ee3acd8b57a4fe);
   CHECK(random_stream("item-42") == (0x223c1e45fca2c418 >> 32));
 
   std::string text;
@@ -509,15 +515,19 @@ TEST_CASE("the output file: index, torn line, lock, and what is no answer") {
     CHECK((*output)->torn_bytes() == (size >= first ? size - first : size));
     REQUIRE((*output)->write_line("{\"id\":\"n\"}\n").ok());
     REQUIRE((*output)->close().ok());
-    CHECK(TemporaryFolder::read(path) == whole.substr(0, size >= first ? first : 0) +
-                                             "{\"id\":\"n\"}\n");
+    CHECK(TemporaryFolder::read(path) ==
+          whole.substr(0, size >= first ? first : 0) + "{\"id\":\"n\"}\n");
   }
-  folder.file("out", whole + R"({"id":"batch_req_1","custom_id":"c","response":{"status_code":200},"error":null})"
-                             "\n"
-                             R"({"id":"batch_req_2","custom_id":"d","response":{"status_code":400},"error":null})"
-                             "\n"
-                             R"({"id":"batch_req_3","custom_id":"e","response":null,"error":{"code":"x"}})"
-                             "\n" R"({"id":5,"text":"after all"})" "\r\n");
+  folder.file(
+      "out",
+      whole + R"({"id":"batch_req_1","custom_id":"c","response":{"status_code":200},"error":null})"
+              "\n"
+              R"({"id":"batch_req_2","custom_id":"d","response":{"status_code":400},"error":null})"
+              "\n"
+              R"({"id":"batch_req_3","custom_id":"e","response":null,"error":{"code":"x"}})"
+              "\n"
+              R"({"id":5,"text":"after all"})"
+              "\r\n");
   {
     auto output = open();
     REQUIRE(output.ok());
@@ -591,9 +601,10 @@ TEST_CASE("what an output was made with is kept, and differences are told") {
   CHECK(differences(run.settings, now) ==
         std::vector<std::string>{"--temp was 0.7 and is 0.9", "--stop was [\"a\"] and is not set",
                                  "--raw was not set and is true"});
-  for (const char* bad : {"{}", "x", "[]", "{\"sluice_batch\":2,\"settings\":{},\"seed\":1,\"began\":1}",
-                          "{\"sluice_batch\":1,\"settings\":[],\"seed\":1,\"began\":1}",
-                          "{\"sluice_batch\":1,\"settings\":{},\"seed\":-1,\"began\":1}"}) {
+  for (const char* bad :
+       {"{}", "x", "[]", "{\"sluice_batch\":2,\"settings\":{},\"seed\":1,\"began\":1}",
+        "{\"sluice_batch\":1,\"settings\":[],\"seed\":1,\"began\":1}",
+        "{\"sluice_batch\":1,\"settings\":{},\"seed\":-1,\"began\":1}"}) {
     CAPTURE(bad);
     folder.file("out.run", bad);
     CHECK_FALSE(RunFile::read(path).ok());
@@ -658,8 +669,7 @@ struct Loaded {
       return {};
     };
     events.on_warning = [&](const std::string& line) { run.warnings.push_back(line); };
-    BatchRunner runner(scheduler, reader, *prompts, context, std::move(options),
-                       std::move(events));
+    BatchRunner runner(scheduler, reader, *prompts, context, std::move(options), std::move(events));
     run.status = runner.run(nullptr);
     run.counts = runner.counts();
     return run;
@@ -718,7 +728,8 @@ TEST_CASE("a batch: an answer for each line, whatever it is") {
         std::string ids = "1";
         for (int i = 0; i < 300; ++i) ids += ",1";
         return ids;
-      }() + "]}\n{\"id\":\"outside\",\"prompt_tokens\":[5000]}\n"
+      }() +
+      "]}\n{\"id\":\"outside\",\"prompt_tokens\":[5000]}\n"
       "{\"id\":\"ban\",\"prompt\":\"x\",\"logit_bias\":{\"5000\":1}}\n");
   REQUIRE(run.status.ok());
   REQUIRE(run.lines.size() == 6);

@@ -415,7 +415,7 @@ class Resume(Batch):
         self.fail("the batch wrote nothing")
 
     def test_kill_at_any_moment(self):
-        data = jsonl(items(60)) + b"broken line\n"
+        data = jsonl(items(200, max_tokens=24)) + b"broken line\n"
         source = self.path("in.jsonl", data)
         for flags in [[], ["--ordered"]]:
             reference = self.path("reference.jsonl")
@@ -491,21 +491,22 @@ class Resume(Batch):
     def test_answers_are_on_the_disk_within_a_second(self):
         if shutil.which("strace") is None:
             self.skipTest("NO strace: whether lines are synced is not seen")
-        source, target = self.path("in.jsonl", items(200)), self.path("out.jsonl")
+        source, target = self.path("in.jsonl", items(1500, max_tokens=24)), self.path("out.jsonl")
         log = self.path("log")
         subprocess.run(
             ["strace", "-f", "-ttt", "-e", "trace=write,fdatasync", "-o", log, *self.command(source, target)],
             capture_output=True, timeout=300, check=True,
         )
-        dirty = None
+        dirty, syncs = None, 0
         for line in log.read_text(errors="replace").splitlines():
             at = float(line.split()[1])
             if "fdatasync(" in line:
-                dirty = None
+                dirty, syncs = None, syncs + 1
             elif "write(" in line and '"{\\"id' in line and dirty is None:
                 dirty = at
             self.assertTrue(dirty is None or at - dirty < 1.5)
         self.assertIsNone(dirty)
+        self.assertGreater(syncs, 2, "the batch was over too soon to see anything")
 
 
 if __name__ == "__main__":

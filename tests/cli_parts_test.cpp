@@ -315,8 +315,10 @@ TEST_CASE("conversations") {
   nested += std::string(JsonBounds{}.depth - 1, '[') + std::string(JsonBounds{}.depth - 1, ']');
   CHECK(read(nested + "}").ok());
   CHECK(!read(R"({"messages": [], "a": [)" + nested.substr(22) + "]}").ok());
-  CHECK(read(R"({"messages": [], "a": [-9223372036854775808, 18446744073709551615, 1e30, 0.12345678901234567890123]})")
-            .ok());
+  CHECK(
+      read(
+          R"({"messages": [], "a": [-9223372036854775808, 18446744073709551615, 1e30, 0.12345678901234567890123]})")
+          .ok());
 }
 
 TEST_CASE("a clock") {

@@ -32,9 +32,10 @@ std::uint32_t choose_slots(const BatchCommandOptions& options, Engine& engine, C
       static_cast<std::uint32_t>(std::max<std::uint64_t>(1, tokens / engine.context()));
   if (!options.slots) return std::min(kMostAutoSlots, most);
   if (*options.slots > most) {
-    console.warning(fmt::format("the KV cache has room for {} items of {} tokens, so {} slots run "
-                                "instead of {} (a smaller -c makes room)",
-                                most, engine.context(), most, *options.slots));
+    console.warning(
+        fmt::format("the KV cache has room for {} items of {} tokens, so {} slots run "
+                    "instead of {} (a smaller -c makes room)",
+                    most, engine.context(), most, *options.slots));
   }
   return std::min(*options.slots, most);
 }
@@ -65,8 +66,9 @@ struct Destination {
     SLUICE_ASSIGN_OR_RETURN(destination.file,
                             BatchOutput::open(*options.output, &console.cancel()));
     if (!destination.file->locked()) {
-      console.warning("the file system of the output has no locks: see to it that no second "
-                      "process writes there");
+      console.warning(
+          "the file system of the output has no locks: see to it that no second "
+          "process writes there");
     }
     if (destination.file->torn_bytes() > 0) {
       console.info(fmt::format("dropped a last line of {} bytes that was cut short",
@@ -90,9 +92,8 @@ Error refused(const std::string& output, const std::vector<std::string>& lines) 
 // A changed input is allowed (more items, a mended line) and told.
 Status compare_input(const BatchCommandOptions& options, const RunFile& before, Console& console) {
   if (!before.input) return {};
-  SLUICE_ASSIGN_OR_RETURN(
-      const std::optional<InputSummary> now,
-      summarize_input(*options.input, before.input->bytes, &console.cancel()));
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<InputSummary> now,
+                          summarize_input(*options.input, before.input->bytes, &console.cancel()));
   if (now && now->hashed == before.input->bytes && now->hash == before.input->hash) return {};
   console.warning(
       "the input is not what the output was begun with: items with an answer keep it, by their "
@@ -123,16 +124,17 @@ Result<RunFile> begin_or_resume(const BatchCommandOptions& options, const Destin
   }
   SLUICE_ASSIGN_OR_RETURN(const std::optional<RunFile> before, RunFile::read(path));
   if (!before) {
-    return make_error(ErrorCode::kUsage,
-                      "'{}' has answers, but '{}', which says what they were made with, is missing; "
-                      "give another output",
-                      *options.output, path);
+    return make_error(
+        ErrorCode::kUsage,
+        "'{}' has answers, but '{}', which says what they were made with, is missing; "
+        "give another output",
+        *options.output, path);
   }
   const std::vector<std::string> changes = differences(before->settings, run.settings);
   if (!changes.empty()) return refused(*options.output, changes);
   SLUICE_RETURN_IF_ERROR(compare_input(options, *before, console));
-  console.info(fmt::format("going on: {} answers are there already",
-                           destination.file->answers().size()));
+  console.info(
+      fmt::format("going on: {} answers are there already", destination.file->answers().size()));
   return *before;
 }
 
@@ -218,8 +220,9 @@ Status batch_command(std::span<const std::string> args, Console& console) {
   if (options.sampling.say_seed) console.info(fmt::format("seed {}", run.seed));
   SLUICE_ASSIGN_OR_RETURN(ChatFormat format, load_format(options, *engine));
   if (options.system && format.plain()) {
-    console.warning("the model has no chat template: with --system prompts go to it as plain "
-                    "'User:' and 'Assistant:' lines");
+    console.warning(
+        "the model has no chat template: with --system prompts go to it as plain "
+        "'User:' and 'Assistant:' lines");
   }
   SLUICE_ASSIGN_OR_RETURN(
       const PromptMaker prompts,
@@ -280,8 +283,8 @@ Status batch_command(std::span<const std::string> args, Console& console) {
     if (ran.ok()) ran = closed;
   }
   if (reader.repaired() > 0) {
-    console.warning(fmt::format("{} lines held bytes that are not UTF-8: read as U+FFFD",
-                                reader.repaired()));
+    console.warning(
+        fmt::format("{} lines held bytes that are not UTF-8: read as U+FFFD", reader.repaired()));
   }
   const BatchReport report = {model_name(*engine),
                               engine->backend().description(),

@@ -57,17 +57,16 @@ void BatchCommandOptions::declare(Flags& flags) {
                 SLUICE_ASSIGN_OR_RETURN(shard, parse_shard(text));
                 return {};
               });
-  flags.value("--slots", "N", "items at a time, or auto (auto)",
-              [this](std::string_view text) -> Status {
-                const std::optional<std::int64_t> number = parse_integer(text);
-                if (text == "auto") return {};
-                if (!number || *number < 1 || *number > kMostSlots) {
-                  return make_error(ErrorCode::kUsage, "'{}' is not auto or 1 to {}", text,
-                                    kMostSlots);
-                }
-                slots = static_cast<std::uint32_t>(*number);
-                return {};
-              });
+  flags.value(
+      "--slots", "N", "items at a time, or auto (auto)", [this](std::string_view text) -> Status {
+        const std::optional<std::int64_t> number = parse_integer(text);
+        if (text == "auto") return {};
+        if (!number || *number < 1 || *number > kMostSlots) {
+          return make_error(ErrorCode::kUsage, "'{}' is not auto or 1 to {}", text, kMostSlots);
+        }
+        slots = static_cast<std::uint32_t>(*number);
+        return {};
+      });
   flags.value("--slo", "GOAL", "ttft=MS,tpot=MS: report what is answered within it",
               [this](std::string_view text) -> Status {
                 SLUICE_ASSIGN_OR_RETURN(goal, parse_latency_goal(text));
@@ -86,7 +85,8 @@ void BatchCommandOptions::declare(Flags& flags) {
   flags.text("--template", "FILE", "a chat template (Jinja) in place of the model's",
              &template_file);
   flags.texts("-r,--stop,--reverse-prompt", "TEXT",
-              "end in front of this text; may be repeated; an item's own stops replace them", &stop);
+              "end in front of this text; may be repeated; an item's own stops replace them",
+              &stop);
   flags.toggle("--ignore-eos", "never end by itself: tokens that end a text are banned",
                &ignore_eos);
   flags.toggle("--tokens", "token ids in the answers", &tokens);

@@ -66,9 +66,9 @@ std::string BatchProgress::line(const BatchCounts& counts, const SchedulerStats&
   std::string text = total_ ? fmt::format("{} of {} items", counts.settled(), *total_)
                             : fmt::format("{} items", counts.settled());
   if (counts.failed > 0) text += fmt::format(" ({} failed)", counts.failed);
-  text += fmt::format(", {:.0f} t/s prompts, {:.0f} t/s generated",
-                      rate(stats.prefill_tokens, mark.prefill),
-                      rate(stats.decode_tokens, mark.decode));
+  text +=
+      fmt::format(", {:.0f} t/s prompts, {:.0f} t/s generated",
+                  rate(stats.prefill_tokens, mark.prefill), rate(stats.decode_tokens, mark.decode));
   if (stats.running > 0) text += fmt::format(", {} running", stats.running);
   if (stats.shared_tokens > 0 && stats.prompt_tokens > 0) {
     text += fmt::format(", {:.0f}% shared", 100.0 * static_cast<double>(stats.shared_tokens) /

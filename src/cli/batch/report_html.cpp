@@ -87,9 +87,9 @@ std::string facts(const BatchReport& report) {
                                         report.per_second(latency.good_tokens()),
                                         latency.good_items(), latency.items()));
   }
-  html += fact("KV cache", fmt::format("{} of {} blocks of {} tokens at most",
-                                       report.stats.blocks_most, report.stats.blocks_total,
-                                       report.block_tokens));
+  html +=
+      fact("KV cache", fmt::format("{} of {} blocks of {} tokens at most", report.stats.blocks_most,
+                                   report.stats.blocks_total, report.block_tokens));
   return html + "</table>\n";
 }
 
@@ -123,9 +123,10 @@ std::string plots(const BatchReport& report) {
   std::string html = "<div class=\"plots\">\n";
   html += figure(
       "Latency of items",
-      svg_plot(x, "ms",
-               {of_items(report, "end to end", kGreen, [](auto& p) { return double{p.end_ms}; }),
-                of_items(report, "first token", kBlue, [](auto& p) { return double{p.ttft_ms}; })}));
+      svg_plot(
+          x, "ms",
+          {of_items(report, "end to end", kGreen, [](auto& p) { return double{p.end_ms}; }),
+           of_items(report, "first token", kBlue, [](auto& p) { return double{p.ttft_ms}; })}));
   html += figure(
       "Time per further token",
       svg_plot(x, "ms",
@@ -135,15 +136,15 @@ std::string plots(const BatchReport& report) {
       svg_plot(x, "tokens/s",
                {over_time(report, "prompts", kBlue, [](auto& p) { return p.prefill_per_s; }),
                 over_time(report, "generated", kOrange, [](auto& p) { return p.decode_per_s; })}));
-  html += figure("Batch occupancy",
-                 svg_plot(x, "",
-                          {over_time(report, "running", kGreen, [](auto& p) { return p.running; }),
-                           over_time(report, "rows a pass", kBlue, [](auto& p) { return p.rows; }),
-                           over_time(report, "waiting", kOrange,
-                                     [](auto& p) { return p.waiting; })}));
-  html += figure("KV cache", svg_plot(x, "blocks",
-                                      {over_time(report, "in use", kBlue,
-                                                 [](auto& p) { return p.blocks; })}));
+  html +=
+      figure("Batch occupancy",
+             svg_plot(x, "",
+                      {over_time(report, "running", kGreen, [](auto& p) { return p.running; }),
+                       over_time(report, "rows a pass", kBlue, [](auto& p) { return p.rows; }),
+                       over_time(report, "waiting", kOrange, [](auto& p) { return p.waiting; })}));
+  html += figure("KV cache",
+                 svg_plot(x, "blocks",
+                          {over_time(report, "in use", kBlue, [](auto& p) { return p.blocks; })}));
   return html + "</div>\n";
 }
 

@@ -48,7 +48,8 @@ std::string draw(const PlotSeries& series, const Scale& x, const Scale& y) {
   }
   svg += fmt::format("<polyline fill=\"none\" stroke-width=\"1.5\" stroke=\"{}\" points=\"",
                      series.colour);
-  for (const auto& [px, py] : series.points) svg += fmt::format("{:.1f},{:.1f} ", x.at(px), y.at(py));
+  for (const auto& [px, py] : series.points)
+    svg += fmt::format("{:.1f},{:.1f} ", x.at(px), y.at(py));
   return svg + "\"/>\n";
 }
 
@@ -83,8 +84,9 @@ std::string svg_plot(const std::string& x_name, const std::string& y_name,
   svg += fmt::format("<text class=\"t\" x=\"{}\" y=\"14\">{}</text>\n", 4, y_name);
   double at = kWidth - kRight;
   for (auto each = series.rbegin(); each != series.rend(); ++each) {
-    svg += fmt::format("<text class=\"t\" text-anchor=\"end\" fill=\"{}\" x=\"{}\" y=\"14\">{}</text>\n",
-                       each->colour, at, each->name);
+    svg += fmt::format(
+        "<text class=\"t\" text-anchor=\"end\" fill=\"{}\" x=\"{}\" y=\"14\">{}</text>\n",
+        each->colour, at, each->name);
     at -= 7.5 * static_cast<double>(each->name.size()) + 14;
   }
   return svg + "</svg>\n";

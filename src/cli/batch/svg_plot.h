@@ -9,7 +9,7 @@ namespace sluice::cli {
 
 struct PlotSeries {
   std::string name;
-  std::string colour;  // as in CSS
+  std::string colour;                             // as in CSS
   std::vector<std::pair<double, double>> points;  // by x
   bool dots = false;                              // else a line
 };

@@ -101,7 +101,7 @@ class BatchRunner {
   bool end_ = false;
   std::unordered_map<Ticket, Running> running_;
   std::uint64_t places_ = 0;
-  std::uint64_t next_place_ = 0;               // to be handed out, where order counts
+  std::uint64_t next_place_ = 0;          // to be handed out, where order counts
   std::map<std::uint64_t, Answer> held_;  // finished before an earlier one
   std::size_t held_bytes_ = 0;
   std::set<std::string> warned_;

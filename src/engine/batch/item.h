@@ -33,7 +33,7 @@ struct BatchItem {
 
   // Exactly one of these.
   std::optional<std::string> prompt;
-  std::optional<BatchJson> messages;       // a list of objects
+  std::optional<BatchJson> messages;                    // a list of objects
   std::optional<std::vector<std::int32_t>> prompt_ids;  // used as they are
 
   BatchJson tools;                    // null: none
@@ -41,7 +41,7 @@ struct BatchItem {
   bool as_is = false;                 // a `prompt` is continued, whatever chat template there is
 
   // What is absent is as the command says.
-  SamplingOverrides sampling;  // the seed too
+  SamplingOverrides sampling;              // the seed too
   std::optional<std::int64_t> max_tokens;  // -1: until it ends, -2: until the context is full
   std::optional<std::vector<std::string>> stop;
   std::optional<std::uint32_t> logprobs;  // alternatives for each token

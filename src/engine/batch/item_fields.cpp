@@ -73,8 +73,7 @@ Status read_logit_bias(const std::string& key, const BatchJson& value, BatchItem
   if (!value.is_object() || value.size() > kMostBiases) return wrong_value(key, value, kExpected);
   for (const auto& [text, amount] : value.items()) {
     LogitBias bias;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), bias.token);
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bias.token);
     const bool id = error == std::errc() && end == text.data() + text.size() && bias.token >= 0;
     if (!id || !(amount.is_number() || amount.is_null())) {
       return wrong_value(key, value, kExpected);
@@ -139,8 +138,8 @@ Result<bool> read_setting(const std::string& key, const BatchJson& value, BatchI
     field->set(item.sampling, value.get<double>());
     return true;
   }
-  const bool known = key == "seed" || key == "max_tokens" || key == "stop" ||
-                     key == "logit_bias" || key == "ignore_eos";
+  const bool known = key == "seed" || key == "max_tokens" || key == "stop" || key == "logit_bias" ||
+                     key == "ignore_eos";
   if (!known || value.is_null()) return known;
   if (key == "seed") SLUICE_RETURN_IF_ERROR(read_seed(key, value, item));
   if (key == "stop") SLUICE_RETURN_IF_ERROR(read_stop(key, value, item));

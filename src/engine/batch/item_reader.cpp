@@ -113,8 +113,8 @@ bool ItemReader::read_id(const BatchJson& object, BatchItem& item) {
     item.id = found->dump();
     item.id_is_number = true;
   } else {
-    problem = fmt::format("the id is {}; expected a text or a whole number",
-                          json_type_name(*found));
+    problem =
+        fmt::format("the id is {}; expected a text or a whole number", json_type_name(*found));
   }
   if (problem.empty() && (item.id.empty() || item.id.size() > kLongestId)) {
     problem = fmt::format("the id has {} bytes; expected 1 to {}", item.id.size(), kLongestId);

@@ -19,7 +19,7 @@ struct ItemResult {
 // The same for all items of a batch.
 struct ResultContext {
   const Tokenizer& tokenizer;
-  std::string model;           // its name
+  std::string model;       // its name
   std::int64_t began = 0;  // Unix time at which the batch was begun
 };
 

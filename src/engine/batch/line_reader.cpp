@@ -66,7 +66,8 @@ LineReader::~LineReader() {
 
 Result<LineReader::State> LineReader::fill(bool wait, const std::atomic<bool>* cancel) {
   // What was given is gone, and a line that can't be kept need not be held.
-  if (dropped_ > 0 || buffer_.size() - begin_ > most_bytes_ + 8) {  // 8: its end and a byte order mark
+  if (dropped_ > 0 ||
+      buffer_.size() - begin_ > most_bytes_ + 8) {  // 8: its end and a byte order mark
     dropped_ += buffer_.size() - begin_;
     begin_ = buffer_.size();
   }

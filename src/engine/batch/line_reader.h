@@ -50,10 +50,10 @@ class LineReader {
   int fd_ = -1;
   std::size_t most_bytes_ = 0;
   std::string buffer_;
-  std::size_t begin_ = 0;        // of the line, in the buffer
-  std::size_t searched_ = 0;     // no line end in front of here
-  std::uint64_t dropped_ = 0;    // bytes of a line that is too long
-  std::uint64_t offset_ = 0;     // of the line, in the file
+  std::size_t begin_ = 0;      // of the line, in the buffer
+  std::size_t searched_ = 0;   // no line end in front of here
+  std::uint64_t dropped_ = 0;  // bytes of a line that is too long
+  std::uint64_t offset_ = 0;   // of the line, in the file
   std::uint64_t number_ = 0;
   bool end_ = false;
 };

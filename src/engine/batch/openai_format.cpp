@@ -67,7 +67,8 @@ Status read_completion_prompt(const BatchJson& value, BatchItem& item) {
     item.prompt = only.get<std::string>();
     return {};
   }
-  if (only.is_array() && !only.empty() && only[0].is_number()) return read_ids("prompt", only, item);
+  if (only.is_array() && !only.empty() && only[0].is_number())
+    return read_ids("prompt", only, item);
   return wrong_value("prompt", value, "one text or one list of token ids");
 }
 

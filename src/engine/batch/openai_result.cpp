@@ -97,7 +97,8 @@ BatchJson choice(const BatchItem& item, const GenerateResult& generated,
 }
 
 BatchJson response(const BatchItem& item, int status, BatchJson body) {
-  return {{"status_code", status}, {"request_id", "req_" + hex_id(item)}, {"body", std::move(body)}};
+  return {
+      {"status_code", status}, {"request_id", "req_" + hex_id(item)}, {"body", std::move(body)}};
 }
 
 std::string line(const BatchItem& item, BatchJson answer, BatchJson error) {
@@ -136,10 +137,8 @@ std::string openai_error_line(const BatchItem& item, const std::string& message)
     return line(item, nullptr, {{"code", "invalid_line"}, {"message", text}});
   }
   BatchJson body;
-  body["error"] = {{"message", text},
-                   {"type", "invalid_request_error"},
-                   {"param", nullptr},
-                   {"code", nullptr}};
+  body["error"] = {
+      {"message", text}, {"type", "invalid_request_error"}, {"param", nullptr}, {"code", nullptr}};
   return line(item, response(item, kBadRequest, std::move(body)), nullptr);
 }
 

@@ -18,10 +18,8 @@ namespace sluice {
 namespace {
 
 // Written by this program, but a disk can do anything to them. Log-probabilities are long.
-constexpr JsonBounds kAnswerBounds = {.bytes = std::size_t{1} << 30,
-                                      .values = std::size_t{1} << 26,
-                                      .depth = 100,
-                                      .members = 4096};
+constexpr JsonBounds kAnswerBounds = {
+    .bytes = std::size_t{1} << 30, .values = std::size_t{1} << 26, .depth = 100, .members = 4096};
 
 struct Known {
   std::string id;
@@ -89,7 +87,8 @@ Result<std::unique_ptr<BatchOutput>> BatchOutput::open(const std::string& path,
 }
 
 BatchOutput::~BatchOutput() {
-  if (fd_ >= 0) [[maybe_unused]] const Status status = close();
+  if (fd_ >= 0) [[maybe_unused]]
+    const Status status = close();
 }
 
 Status BatchOutput::read_answers(const std::atomic<bool>* cancel) {

@@ -60,7 +60,7 @@ class BatchOutput {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stop_ = false;
-  bool dirty_ = false;   // written since the last sync
+  bool dirty_ = false;  // written since the last sync
   int sync_error_ = 0;
 };
 

@@ -5,9 +5,7 @@
 namespace sluice {
 namespace {
 
-bool has_role(const BatchJson& message, std::string_view role) {
-  return message["role"] == role;
-}
+bool has_role(const BatchJson& message, std::string_view role) { return message["role"] == role; }
 
 // Puts `prefix` in front of the first message of the user; false: there is none with a text.
 bool add_prefix(BatchJson& messages, const std::string& prefix) {

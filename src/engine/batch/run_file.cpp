@@ -32,10 +32,9 @@ Result<std::optional<RunFile>> RunFile::read(const std::string& path) {
   const auto has = [&](const char* key, auto is) {
     return json.contains(key) && (json[key].*is)();
   };
-  const bool usable = json.is_object() && json.contains("sluice_batch") &&
-                      has("settings", &BatchJson::is_object) &&
-                      has("seed", &BatchJson::is_number_unsigned) &&
-                      has("began", &BatchJson::is_number_integer);
+  const bool usable =
+      json.is_object() && json.contains("sluice_batch") && has("settings", &BatchJson::is_object) &&
+      has("seed", &BatchJson::is_number_unsigned) && has("began", &BatchJson::is_number_integer);
   if (!usable) {
     return bad_input("'{}' does not say what its output was made with; give another output", path);
   }
