@@ -76,6 +76,8 @@ TEXT
 - `perplexity` ends with a line `perplexity: P +- E over N tokens`, E being the standard error. With a saved reference it also
   prints the mean Kullback-Leibler divergence, how often the likeliest token is the same, and the change of
   perplexity. The file's format is in [FORMATS.md](FORMATS.md).
+- `batch` prints nothing to stdout but the answers with `-o -`; its formats are in [FORMATS.md](FORMATS.md), how to use it in
+  [BATCH.md](BATCH.md).
 - `bench --json`: `prompt`, `decode` and `passes`, with milliseconds, bytes read and the share of the measured bandwidth.
 TEXT
   local command

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <limits>
 
+#include "src/cli/batch/svg_plot.h"
+#include "src/cli/batch/timeline.h"
 #include "src/cli/conversation.h"
 #include "src/cli/flags.h"
 #include "src/cli/input.h"
@@ -13,6 +15,7 @@
 #include "src/cli/reference_file.h"
 #include "src/cli/sampling_flags.h"
 #include "src/cli/suggest.h"
+#include "src/text/bounded_json.h"
 #include "tests/temporary_folder.h"
 
 namespace sluice::cli {
@@ -286,25 +289,36 @@ TEST_CASE("conversations") {
   CHECK(!list->has_bos_token);
   CHECK(list->input.tools.is_null());
 
-  const std::string deep(kMaxConversationDepth + 1, '[');
+  const std::string deep(JsonBounds{}.depth + 1, '[');
   for (const std::string& bad :
        {std::string(), std::string("5"), std::string("{}"), std::string("[1]"), std::string("{\"a"),
         std::string("\0", 1), std::string("\"\\"), std::string("-"), deep,
         std::string(R"({"messages": [], "a": -9223372036854775809})"),
-        std::string(R"({"messages": [], "a": 99999999999999999999})")}) {
+        std::string(R"({"messages": [], "a": 18446744073709551616})"),
+        std::string(R"({"messages": [], "a": 100000000000000000000})")}) {
     CAPTURE(bad);
     const auto refused = read(bad);
     CHECK(!refused.ok());
     if (!refused.ok()) CHECK(refused.error().code == ErrorCode::kBadInput);
   }
+  std::string wide = R"({"messages": [)";
+  for (std::size_t i = 0; i <= JsonBounds{}.members; ++i) {
+    wide += fmt::format("{}{{}}", i == 0 ? "" : ",");
+  }
+  CHECK(read(wide + "]}").ok());  // a list may be long
+  wide = R"({"messages": [])";
+  for (std::size_t i = 1; i < JsonBounds{}.members; ++i) wide += fmt::format(R"(,"{}":0)", i);
+  CHECK(read(wide + "}").ok());
+  CHECK(!read(wide + R"(,"z":0})").ok());
   // As deep as allowed, and numbers at the edge of 64 bits.
   std::string nested = R"({"messages": [], "a": )";
-  nested +=
-      std::string(kMaxConversationDepth - 1, '[') + std::string(kMaxConversationDepth - 1, ']');
+  nested += std::string(JsonBounds{}.depth - 1, '[') + std::string(JsonBounds{}.depth - 1, ']');
   CHECK(read(nested + "}").ok());
   CHECK(!read(R"({"messages": [], "a": [)" + nested.substr(22) + "]}").ok());
-  CHECK(read(R"({"messages": [], "a": [-9223372036854775808, 1e30, 0.12345678901234567890123]})")
-            .ok());
+  CHECK(
+      read(
+          R"({"messages": [], "a": [-9223372036854775808, 18446744073709551615, 1e30, 0.12345678901234567890123]})")
+          .ok());
 }
 
 TEST_CASE("a clock") {
@@ -322,6 +336,60 @@ TEST_CASE("a clock") {
                           "2024-01-01T00:00:60", "0000-01-01T00:00:00", "2024-01-01T00:00:0",
                           "2024-01-01T00:00:00Z", "2024-1-01T000:00:00"}) {
     CHECK_MESSAGE(!parse_clock(bad).ok(), bad);
+  }
+}
+
+TEST_CASE("the course of a batch stays small, and loses no token") {
+  Timeline timeline;
+  SchedulerStats stats;
+  constexpr int kSteps = 20000;
+  for (int i = 1; i <= kSteps; ++i) {
+    stats.prefill_tokens += 7;
+    stats.decode_tokens += 3;
+    stats.rows += 10;
+    stats.passes += 1;
+    stats.running = 5;
+    stats.blocks_used = 11;
+    timeline.step(i * 0.1, stats);
+    timeline.item(i * 0.1, {.ttft_ms = 1, .tpot_ms = 2, .end_ms = static_cast<double>(i)});
+  }
+  const std::vector<TimelinePoint> points = timeline.points();
+  CHECK(points.size() <= Timeline::kMostPoints);
+  CHECK(points.size() > Timeline::kMostPoints / 4);
+  double prefill = 0;
+  double before = 0;
+  for (const TimelinePoint& point : points) {
+    CHECK(point.seconds > before);
+    prefill += point.prefill_per_s * (point.seconds - before);
+    CHECK(point.decode_per_s == doctest::Approx(30));
+    CHECK(point.rows == 10);
+    CHECK(point.running == 5);
+    CHECK(point.blocks == 11);
+    before = point.seconds;
+  }
+  CHECK(prefill == doctest::Approx(7.0 * kSteps));
+  CHECK(timeline.items().size() <= Timeline::kMostItems);
+  CHECK(timeline.items().size() > Timeline::kMostItems / 4);
+  CHECK(timeline.items().front().end_ms == 1);
+  CHECK(timeline.items().back().seconds > 0.9 * kSteps * 0.1);
+}
+
+TEST_CASE("plots: steps of axes, and nothing but numbers") {
+  CHECK(plot_step(1) == doctest::Approx(0.2));
+  CHECK(plot_step(7) == doctest::Approx(1));
+  CHECK(plot_step(9.9) == doctest::Approx(2));
+  CHECK(plot_step(350) == doctest::Approx(50));
+  CHECK(plot_step(0) == 1);
+  for (double most = 0.001; most < 1e6; most *= 1.3) {
+    CHECK(most / plot_step(most) > 2.4);
+    CHECK(most / plot_step(most) <= 7);
+  }
+  for (const auto& points :
+       {std::vector<std::pair<double, double>>{}, {{0, 0}}, {{1, 2}, {2, 0}, {3, 1e9}}}) {
+    const std::string svg = svg_plot("x", "y", {{"s", "red", points, false}});
+    CHECK(svg.find("nan") == std::string::npos);
+    CHECK(svg.find("inf") == std::string::npos);
+    CHECK(svg.ends_with("</svg>\n"));
   }
 }
 

@@ -13,6 +13,7 @@ namespace sluice::cli {
 // printed by main.
 using CommandFunction = Status (*)(std::span<const std::string> args, Console& console);
 
+Status batch_command(std::span<const std::string> args, Console& console);
 Status bench_command(std::span<const std::string> args, Console& console);
 Status chat_command(std::span<const std::string> args, Console& console);
 Status inspect_command(std::span<const std::string> args, Console& console);

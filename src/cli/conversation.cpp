@@ -1,7 +1,6 @@
 #include "src/cli/conversation.h"
 
-#include <algorithm>
-
+#include "src/text/bounded_json.h"
 #include "src/text/utf8.h"
 
 namespace sluice::cli {
@@ -11,66 +10,17 @@ constexpr std::string_view kExpected = R"({"messages": [{"role": "user", "conten
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// `number` as JSON writes it, "-12" or "1.5e3". Whether it is an integer that the JSON library
-// would read as an inexact float.
-bool is_huge_integer(std::string_view number) {
-  if (number.find_first_of(".eE") != std::string_view::npos) return false;
-  const bool negative = number.starts_with('-');
-  if (negative) number.remove_prefix(1);
-  if (number.size() != 19) return number.size() > 19;
-  return negative && number > "9223372036854775808";
-}
-
-// Refuses what the JSON library does not bound: levels (copies and destructors may recurse), the
-// number of values, and huge integers. Malformed text is left to it.
-Status check_bounds(std::string_view json, std::string_view name) {
-  int depth = 0;
-  std::size_t values = 0;
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (c == '"') {
-      for (++i; i < json.size() && json[i] != '"'; ++i) {
-        if (json[i] == '\\') ++i;
-      }
-    } else if (c == ']' || c == '}') {
-      --depth;
-    } else if (is_digit(c) || c == '-') {
-      const std::size_t end = std::min(json.find_first_not_of("0123456789+-.eE", i), json.size());
-      const std::string_view number = json.substr(i, end - i);
-      if (is_huge_integer(number)) {
-        return bad_input("{} holds the integer {}{}, which does not fit in 64 bits", name,
-                         number.substr(0, 24), number.size() > 24 ? "..." : "");
-      }
-      i = end - 1;
-    } else if (c == '[' || c == '{' || c == ',') {
-      if (c != ',' && ++depth > kMaxConversationDepth) {
-        return bad_input("{} nests lists and objects more than {} levels deep", name,
-                         kMaxConversationDepth);
-      }
-      if (++values > kMaxConversationValues) {
-        return bad_input("{} holds more than {} values, the most that is read", name,
-                         kMaxConversationValues);
-      }
-    }
-  }
-  return {};
-}
-
-std::string_view type_of(const Json& value) {
-  return value.is_array() ? "a list" : value.is_object() ? "an object" : value.type_name();
-}
-
 Status read_messages(const Json& messages, std::string_view name, Conversation& out) {
   if (!messages.is_array()) {
     return bad_input("'messages' in {} is {}, not a list of messages; expected {}", name,
-                     type_of(messages), kExpected);
+                     json_type_name(messages), kExpected);
   }
   std::size_t index = 0;
   for (const Json& message : messages) {
     ++index;
     if (!message.is_object()) {
       return bad_input("message {} in {} is {}, not an object; expected {}", index, name,
-                       type_of(message), kExpected);
+                       json_type_name(message), kExpected);
     }
     const auto role = message.find("role");
     if (role == message.end()) {
@@ -78,7 +28,7 @@ Status read_messages(const Json& messages, std::string_view name, Conversation& 
           fmt::format("message {} has no role: the template finds it undefined", index));
     } else if (!role->is_string()) {
       return bad_input("the role of message {} in {} is {}, not a text", index, name,
-                       type_of(*role));
+                       json_type_name(*role));
     }
   }
   out.input.messages = messages;
@@ -88,7 +38,7 @@ Status read_messages(const Json& messages, std::string_view name, Conversation& 
 Result<std::string> read_token(const Json& value, std::string_view key, std::string_view name) {
   if (value.is_null()) return std::string();
   if (!value.is_string()) {
-    return bad_input("'{}' in {} is {}, not a text", key, name, type_of(value));
+    return bad_input("'{}' in {} is {}, not a text", key, name, json_type_name(value));
   }
   return value.get<std::string>();
 }
@@ -98,13 +48,14 @@ Status read_key(const std::string& key, const Json& value, std::string_view name
   if (key == "messages") return read_messages(value, name, out);
   if (key == "tools") {
     if (!value.is_null() && !value.is_array()) {
-      return bad_input("'tools' in {} is {}, not a list of tools (or null)", name, type_of(value));
+      return bad_input("'tools' in {} is {}, not a list of tools (or null)", name,
+                       json_type_name(value));
     }
     out.input.tools = value;
   } else if (key == "add_generation_prompt") {
     if (!value.is_boolean()) {
       return bad_input("'add_generation_prompt' in {} is {}, not true or false", name,
-                       type_of(value));
+                       json_type_name(value));
     }
     out.input.add_generation_prompt = value.get<bool>();
   } else if (key == "bos_token") {
@@ -131,24 +82,6 @@ int number_at(std::string_view text, std::size_t at, std::size_t count) {
 
 }  // namespace
 
-Result<Json> parse_bounded_json(std::string_view text, std::string_view name,
-                                std::string_view expected) {
-  if (text.size() > kMaxConversationBytes) {
-    return bad_input("{} holds {} bytes; the most that is read are {} MiB", name, text.size(),
-                     kMaxConversationBytes >> 20);
-  }
-  SLUICE_RETURN_IF_ERROR(check_bounds(text, name));
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
-    std::string_view what = error.what();
-    const std::size_t end = what.find("] ");
-    if (end != std::string_view::npos) what.remove_prefix(end + 2);
-    return bad_input("{} is not JSON: {}; expected {}", name, what, expected);
-  }
-}
-
 Result<Conversation> parse_conversation(std::string_view json, std::string_view name) {
   Conversation out;
   std::string repaired;
@@ -163,7 +96,7 @@ Result<Conversation> parse_conversation(std::string_view json, std::string_view 
     return out;
   }
   if (!parsed.is_object())
-    return bad_input("{} is {}; expected {}", name, type_of(parsed), kExpected);
+    return bad_input("{} is {}; expected {}", name, json_type_name(parsed), kExpected);
   if (!parsed.contains("messages")) {
     return bad_input("{} has no 'messages'; expected {}", name, kExpected);
   }

@@ -12,17 +12,6 @@
 
 namespace sluice::cli {
 
-// Larger texts are refused, and so are those of more values: no prompt needs them.
-inline constexpr std::size_t kMaxConversationBytes = std::size_t{64} << 20;
-inline constexpr std::size_t kMaxConversationValues = std::size_t{4} << 20;
-// Levels of lists and objects; a template's data may have as many.
-inline constexpr int kMaxConversationDepth = 200;
-
-// JSON within these bounds; an integer must fit in 64 bits. Errors: kBadInput; `name` says in them
-// where the text is from, `expected` what should have been there.
-Result<Json> parse_bounded_json(std::string_view text, std::string_view name,
-                                std::string_view expected);
-
 struct Conversation {
   ChatInput input;  // without a clock
   // Whether the object has these keys, null included: then a model's own are not used.

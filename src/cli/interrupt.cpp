@@ -80,6 +80,7 @@ const std::atomic<bool>& install_interrupt_handler() {
   ignore.sa_handler = SIG_IGN;
   sigemptyset(&ignore.sa_mask);
   sigaction(SIGPIPE, &ignore, nullptr);
+  sigaction(SIGXFSZ, &ignore, nullptr);
   return interrupted;
 }
 

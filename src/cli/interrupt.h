@@ -8,7 +8,8 @@ namespace sluice::cli {
 // From now on SIGINT and SIGTERM set the flag returned, and a second one more than a tenth of a
 // second later ends the process at once with exit code 130. (Closer ones are the same event:
 // timeout(1) signals the process and its group.) System calls that wait return with EINTR. SIGPIPE
-// is ignored, so that writing to a closed pipe is an error that can be reported. SIGBUS (a mapped
+// and SIGXFSZ are ignored, so that writing to a closed pipe or beyond a limit of file sizes is an
+// error that can be reported. SIGBUS (a mapped
 // file was cut short) ends the process with a message and exit code 3.
 const std::atomic<bool>& install_interrupt_handler();
 

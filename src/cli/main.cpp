@@ -22,6 +22,7 @@ struct Command {
 constexpr auto kCommands = std::to_array<Command>({
     {"chat", "talk with a model in the terminal", chat_command},
     {"run", "generate text for one prompt", run_command},
+    {"batch", "answer a file of prompts; resumable", batch_command},
     {"inspect", "show what a model file holds, and what fits in memory", inspect_command},
     {"template", "show the prompt that a chat template makes of a conversation", template_command},
     {"tokenize", "show the tokens of a text", tokenize_command},

@@ -78,9 +78,10 @@ Result<LogitBias> parse_logit_bias(std::string_view text) {
   return bias;
 }
 
-void SamplingFlags::declare(Flags& flags) {
+void SamplingFlags::declare(Flags& flags, std::string_view seed) {
   SamplingOverrides* target = &overrides;
-  flags.value("-s,--seed", "N", "seed of the random numbers; -1 picks one and says which (-1)",
+  flags.value("-s,--seed", "N",
+              fmt::format("seed of the random numbers; -1 picks one and says which ({})", seed),
               [this](std::string_view text) -> Status {
                 say_seed = text == "-1";
                 if (say_seed) return {};

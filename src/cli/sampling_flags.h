@@ -10,8 +10,8 @@ struct SamplingFlags {
   SamplingOverrides overrides;
   bool say_seed = false;  // -s -1: the seed that is picked must be said
 
-  // Values are checked for type and range.
-  void declare(Flags& flags);
+  // Values are checked for type and range. `seed` is what help names as the default.
+  void declare(Flags& flags, std::string_view seed = "-1");
   void declare_rare(Flags& flags);
 };
 

@@ -15,6 +15,7 @@
 #include "src/engine/chat/chat_format.h"
 #include "src/gguf/describe.h"
 #include "src/gguf/gguf.h"
+#include "src/text/bounded_json.h"
 #include "src/text/chat_template.h"
 #include "src/text/escape.h"
 #include "src/text/tokenizer.h"

@@ -45,6 +45,7 @@ Result<std::vector<TextPart>> ChatFormat::render(const nlohmann::ordered_json& m
   input.bos_token = tokenizer_->token_text(tokenizer_->bos_id());
   input.eos_token = tokenizer_->token_text(tokenizer_->eos_id());
   input.now = options.now;
+  input.tools = options.tools;
   if (options.thinking) {
     input.extra["enable_thinking"] = *options.thinking;
     input.extra["thinking"] = *options.thinking;

@@ -21,7 +21,8 @@ struct RenderOptions {
   // The template's variables enable_thinking and thinking (both names are in use); nothing:
   // undefined, the template decides.
   std::optional<bool> thinking;
-  std::optional<std::tm> now;  // for strftime_now; nothing: the clock
+  std::optional<std::tm> now;    // for strftime_now; nothing: the clock
+  nlohmann::ordered_json tools;  // JSON schemas of functions; null: none
 };
 
 class ChatFormat {
