@@ -98,8 +98,7 @@ SchedulerStats check_same(Engine& engine, const SchedulerOptions& options,
       REQUIRE_MESSAGE(finished.ok(), (finished.ok() ? "" : finished.error().message));
       for (const Finished& each : *finished) {
         const GenerateResult& expected = alone[index.at(each.ticket)];
-        REQUIRE_MESSAGE(each.result.ok(),
-                        (each.result.ok() ? "" : each.result.error().message));
+        REQUIRE_MESSAGE(each.result.ok(), (each.result.ok() ? "" : each.result.error().message));
         REQUIRE(each.result->tokens == expected.tokens);
         CHECK(each.result->text == expected.text);
         CHECK(each.result->finish == expected.finish);
@@ -127,10 +126,11 @@ TEST_CASE("the same tokens alone, in any company, with any policy and however sm
   for (int round = 0; round < 12; ++round) {
     const std::uint32_t context = 160;
     const auto engine = make_engine(
-        random, {.context = context,
-                 .kv_tokens = round % 3 == 0 ? 160u : 160u + static_cast<std::uint32_t>(random() % 600),
-                 .threads = 1 + static_cast<std::uint32_t>(random() % 2),
-                 .prefill_chunk = 64});
+        random,
+        {.context = context,
+         .kv_tokens = round % 3 == 0 ? 160u : 160u + static_cast<std::uint32_t>(random() % 600),
+         .threads = 1 + static_cast<std::uint32_t>(random() % 2),
+         .prefill_chunk = 64});
     const std::vector<GenerateRequest> requests = random_requests(random, 24, 80);
     const std::vector<GenerateResult> alone = one_by_one(*engine, requests);
     for (int variant = 0; variant < 6; ++variant) {
@@ -159,8 +159,7 @@ TEST_CASE("the same tokens alone, in any company, with any policy and however sm
 
 TEST_CASE("a common beginning is run once, also when all arrive together") {
   std::mt19937 random(7);
-  const auto engine =
-      make_engine(random, {.context = 256, .kv_tokens = 4096, .prefill_chunk = 64});
+  const auto engine = make_engine(random, {.context = 256, .kv_tokens = 4096, .prefill_chunk = 64});
   GenerateRequest request;
   for (int i = 0; i < 128; ++i) request.prompt.push_back(3 + i);
   request.max_tokens = 3;
@@ -222,8 +221,8 @@ TEST_CASE("a request that can't run is told; the others go on; a cancelled pass 
       if (name == "good") CHECK(each.result->tokens == alone.tokens);
     }
   }
-  CHECK(ended == std::map<std::string, int>{
-                     {"long", 1}, {"good", 2}, {"no token", 1}, {"broken pipe", 1}});
+  CHECK(ended ==
+        std::map<std::string, int>{{"long", 1}, {"good", 2}, {"no token", 1}, {"broken pipe", 1}});
 }
 
 TEST_CASE("continuous batching fills a slot as soon as it is free; static batching waits") {
@@ -251,8 +250,7 @@ TEST_CASE("continuous batching fills a slot as soon as it is free; static batchi
 
 TEST_CASE("the number of slots comes from measured passes, within what is possible") {
   std::mt19937 random(10);
-  const auto engine =
-      make_engine(random, {.context = 64, .kv_tokens = 512, .max_logits = 16});
+  const auto engine = make_engine(random, {.context = 64, .kv_tokens = 512, .max_logits = 16});
   for (const std::uint32_t most : {1u, 5u, 100u}) {
     const auto choice = choose_slots(*engine, most, nullptr);
     REQUIRE(choice.ok());

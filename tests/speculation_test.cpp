@@ -322,7 +322,7 @@ TEST_CASE(
 TEST_CASE("prompt lookup copies what followed the longest agreement, also into the end") {
   const auto drafts = [](std::vector<std::int32_t> corpus, std::vector<std::int32_t> text,
                          std::size_t most) {
-    PromptLookup lookup(std::move(corpus));
+    PromptLookup lookup(PromptLookup::index(corpus));
     REQUIRE(lookup.begin(text, {}, 0).ok());
     DraftContext context;
     context.tokens = text;
@@ -647,7 +647,8 @@ TEST_CASE("random models, prompts and drafters: the tokens of plain decoding, bi
     if (choice == 5) drafters.push_back(std::make_unique<Bush>(whole, random()));
     if (choice == 0) drafters.push_back(std::make_unique<Hostile>(random()));
     if (choice == 1) drafters.push_back(std::make_unique<Parrot>(whole, 0.3, random()));
-    if (choice >= 2 && choice < 5) drafters.push_back(std::make_unique<PromptLookup>(whole));
+    if (choice >= 2 && choice < 5)
+      drafters.push_back(std::make_unique<PromptLookup>(PromptLookup::index(whole)));
     if (choice == 3 || choice == 4)
       drafters.push_back(std::make_unique<DraftModel>(*engines[1], 300));
     if (choice == 4) std::swap(drafters[0], drafters[1]);

@@ -13,31 +13,43 @@
 #include "src/engine/batch/batch_runner.h"
 #include "src/engine/batch/run_file.h"
 #include "src/engine/chat/model_fingerprint.h"
+#include "src/engine/scheduler/auto_slots.h"
+#include "src/gguf/describe.h"
+#include "src/text/utf8.h"
 
 namespace sluice::cli {
 namespace {
 
-constexpr std::uint32_t kMostAutoSlots = 16;
+constexpr std::uint32_t kMostAutoSlots = 32;
 constexpr std::uint64_t kDefaultSeed = 0;
 
 std::string model_name(const Engine& engine) {
   return engine.spec().name.empty() ? engine.file().name() : engine.spec().name;
 }
 
-// Sequences that the KV cache has room for at their full length.
-std::uint32_t choose_slots(const BatchCommandOptions& options, Engine& engine, Console& console) {
-  const std::uint64_t tokens =
-      std::uint64_t{engine.kv().total_blocks()} * engine.kv().block_tokens();
-  const auto most =
-      static_cast<std::uint32_t>(std::max<std::uint64_t>(1, tokens / engine.context()));
-  if (!options.slots) return std::min(kMostAutoSlots, most);
-  if (*options.slots > most) {
-    console.warning(
-        fmt::format("the KV cache has room for {} items of {} tokens, so {} slots run "
-                    "instead of {} (a smaller -c makes room)",
-                    most, engine.context(), most, *options.slots));
+// As asked for, or by measured passes.
+Result<std::uint32_t> pick_slots(const BatchCommandOptions& options, Engine& engine,
+                                 Console& console) {
+  if (options.slots) return *options.slots;
+  SLUICE_ASSIGN_OR_RETURN(const SlotChoice choice,
+                          choose_slots(engine, kMostAutoSlots, &console.cancel()));
+  std::string measured;
+  for (const SlotChoice::Measured& each : choice.measured) {
+    measured += fmt::format("{}{} in {:.1f} ms", measured.empty() ? "" : ", ", each.rows, each.ms);
   }
-  return std::min(*options.slots, most);
+  console.info(
+      fmt::format("{} items at a time (passes of {}); --slots N sets it", choice.slots, measured));
+  return choice.slots;
+}
+
+EngineOptions engine_options(const BatchCommandOptions& options, Console& console,
+                             Progress& progress) {
+  EngineOptions engine = options.model.engine_options(console, progress);
+  engine.sequences = options.slots.value_or(kMostAutoSlots);
+  // Each sequence wants logits, and guesses want more of them.
+  engine.max_logits = std::max(2 * engine.sequences, engine.max_logits);
+  engine.prefill_chunk = std::max(engine.prefill_chunk, engine.max_logits);
+  return engine;
 }
 
 Result<std::uint64_t> pick_seed() {
@@ -159,15 +171,29 @@ ItemDefaults item_defaults(const BatchCommandOptions& options, const Engine& eng
   return defaults;
 }
 
-SchedulerOptions scheduler_options(const BatchCommandOptions& options, std::uint32_t slots) {
+SchedulerOptions scheduler_options(const BatchCommandOptions& options,
+                                   const Speculation& speculation, std::uint32_t slots) {
   SchedulerOptions scheduler;
   scheduler.slots = slots;
+  scheduler.drafters = speculation.drafters;
+  scheduler.speculation = speculation.options;
   scheduler.step_tokens = static_cast<std::uint32_t>(options.step_tokens.value_or(0));
   scheduler.policy = options.policy;
   scheduler.continuous = !options.run_static;
   scheduler.chunked_prefill = !options.no_chunking;
   scheduler.share_prefixes = !options.no_prefix_cache;
   return scheduler;
+}
+
+void say_prefix_advice(const PrefixAdvice& advice, const Tokenizer& tokenizer, Console& console) {
+  const std::optional<PrefixAdvice::Advice> found = advice.advice();
+  if (!found) return;
+  console.info(fmt::format(
+      "prompts differ from token {}, '{}', and have much in common behind it; moving that to the "
+      "end "
+      "would save {:.0f}% of prefill",
+      found->differ_from, printable(replace_invalid_utf8(tokenizer.decode(found->different)), 60),
+      100 * found->could_save));
 }
 
 // What the exit code and the last line tell.
@@ -214,7 +240,7 @@ Status batch_command(std::span<const std::string> args, Console& console) {
   Progress loading(console);
   SLUICE_ASSIGN_OR_RETURN(
       const std::unique_ptr<Engine> engine,
-      load_engine(path, options.model.engine_options(console, loading), console, loading));
+      load_engine(path, engine_options(options, console, loading), console, loading));
   SLUICE_ASSIGN_OR_RETURN(const RunFile run,
                           begin_or_resume(options, destination, input, *engine, console));
   if (options.sampling.say_seed) console.info(fmt::format("seed {}", run.seed));
@@ -234,7 +260,10 @@ Status batch_command(std::span<const std::string> args, Console& console) {
   SLUICE_ASSIGN_OR_RETURN(const ResolvedSampling sampling,
                           resolve_sampling(batch.defaults.sampling, batch.defaults.file_sampling));
   for (const std::string& note : sampling.notes) console.warning(note);
-  const std::uint32_t slots = choose_slots(options, *engine, console);
+  SLUICE_ASSIGN_OR_RETURN(const std::uint32_t slots, pick_slots(options, *engine, console));
+  SLUICE_ASSIGN_OR_RETURN(
+      const Speculation speculation,
+      options.speculation.load(*engine, options.model, console, loading, slots));
   batch.ordered = options.ordered;
   batch.retry_errors = options.retry_errors;
   batch.queue = 2 * slots;
@@ -243,7 +272,7 @@ Status batch_command(std::span<const std::string> args, Console& console) {
     console.warning("--ordered: answers of items that run again stand at the end");
   }
 
-  Scheduler scheduler(*engine, scheduler_options(options, slots));
+  Scheduler scheduler(*engine, scheduler_options(options, speculation, slots));
   ItemReader reader(std::move(lines), {options.lines, options.shard});
   const ResultContext context = {engine->tokenizer(), model_name(*engine), run.began};
   LatencyStats latency(options.goal);
@@ -299,6 +328,7 @@ Status batch_command(std::span<const std::string> args, Console& console) {
                               latency,
                               timeline};
   if (!options.quiet) console.note(batch_summary(report));
+  say_prefix_advice(runner.prefix_advice(), engine->tokenizer(), console);
   for (const std::string& file : options.reports) {
     const Status written = write_batch_report(file, report);
     if (ran.ok()) ran = written;

@@ -11,6 +11,7 @@
 #include "src/cli/memory_bandwidth.h"
 #include "src/cli/model_flags.h"
 #include "src/cli/numbers.h"
+#include "src/cli/serve/serve_bench.h"
 
 namespace sluice::cli {
 namespace {
@@ -243,7 +244,7 @@ Status read_rows(std::string_view text, std::vector<std::int32_t>* rows) {
 Status bench_command(std::span<const std::string> args, Console& console) {
   BenchOptions options;
   Flags flags(
-      "bench", "bench [-m MODEL] [-p N] [-n N] [-d N] [-b N,N,...] [FLAGS]",
+      "bench", "bench [-m MODEL] [-p N] [-n N] [-d N] [-b N,N,...] [--serve] [FLAGS]",
       "Measures passes on random tokens: medians, bytes read, and the share of the measured "
       "memory bandwidth.");
   options.model.declare_model(flags);
@@ -259,10 +260,14 @@ Status bench_command(std::span<const std::string> args, Console& console) {
                 &options.repetitions);
   flags.toggle("--json", "print one JSON object", &options.json);
   options.model.declare_machine(flags);
+  ServeBench serve;
+  serve.declare(flags);
   flags.section("Rarely used", true);
+  options.model.declare_context(flags, "with --serve: tokens of context of a request (4096)");
   options.model.declare_rare(flags);
   SLUICE_ASSIGN_OR_RETURN(const Flags::Outcome outcome, flags.parse(args));
   if (!outcome.help.empty()) return console.print(outcome.help);
+  if (serve.wanted()) return serve.run(options.model, options.json, console);
   if (!options.prompt) options.prompt = 512;
   if (!options.decode) options.decode = 128;
   if (!options.depth) options.depth = 0;

@@ -53,18 +53,20 @@ Status SpeculationFlags::check() const {
 }
 
 Result<Speculation> SpeculationFlags::load(const Engine& target, const ModelFlags& model,
-                                           Console& console, Progress& progress) const {
+                                           Console& console, Progress& progress,
+                                           std::uint32_t sequences) const {
   Speculation speculation;
   if (mode_ == Mode::kOff) return speculation;
-  std::vector<std::unique_ptr<Drafter>> drafters;
-  if (mode_ != Mode::kDraft) {
-    std::vector<std::int32_t> corpus;
+  const bool lookup = mode_ != Mode::kDraft;
+  std::shared_ptr<const NgramIndex> corpus;
+  if (!lookup_files_.empty()) {
+    std::vector<std::int32_t> tokens;
     for (const std::string& path : lookup_files_) {
       SLUICE_ASSIGN_OR_RETURN(const std::string text, read_file(path, console.cancel()));
       SLUICE_ASSIGN_OR_RETURN(const auto ids, target.tokenizer().encode(text, {}));
-      corpus.insert(corpus.end(), ids.begin(), ids.end());
+      tokens.insert(tokens.end(), ids.begin(), ids.end());
     }
-    drafters.push_back(std::make_unique<PromptLookup>(std::move(corpus)));
+    corpus = PromptLookup::index(tokens);
   }
   if (draft_) {
     EngineOptions options = model.engine_options(console, progress);
@@ -73,14 +75,20 @@ Result<Speculation> SpeculationFlags::load(const Engine& target, const ModelFlag
     SLUICE_RETURN_IF_ERROR(check_same_vocabulary(target.tokenizer(), *tokenizer));
     SLUICE_ASSIGN_OR_RETURN(const Model checked, load_model(file, 0));
     options.context = std::min(checked.spec.context, target.context());
+    options.sequences = sequences;
     SLUICE_ASSIGN_OR_RETURN(speculation.draft, load_engine(*draft_, options, console, progress));
-    drafters.push_back(std::make_unique<DraftModel>(
-        *speculation.draft, static_cast<std::size_t>(target.tokenizer().vocab_size())));
   }
-  SpeculationOptions options;
-  if (most_) options.most = static_cast<std::size_t>(*most_);
-  if (fixed_) options.fixed_length = static_cast<std::size_t>(*fixed_);
-  speculation.speculator = std::make_unique<Speculator>(std::move(drafters), options);
+  if (most_) speculation.options.most = static_cast<std::size_t>(*most_);
+  if (fixed_) speculation.options.fixed_length = static_cast<std::size_t>(*fixed_);
+  const auto vocabulary = static_cast<std::size_t>(target.tokenizer().vocab_size());
+  speculation.drafters = [lookup, corpus, vocabulary, draft = speculation.draft.get()] {
+    std::vector<std::unique_ptr<Drafter>> drafters;
+    if (lookup) drafters.push_back(std::make_unique<PromptLookup>(corpus));
+    if (draft != nullptr) drafters.push_back(std::make_unique<DraftModel>(*draft, vocabulary));
+    return drafters;
+  };
+  speculation.speculator =
+      std::make_unique<Speculator>(speculation.drafters(), speculation.options);
   return speculation;
 }
 

@@ -1,6 +1,7 @@
 // The flags of speculative decoding, shared by the commands that generate, and its report.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,10 +15,13 @@
 
 namespace sluice::cli {
 
-// A draft model and the speculator that uses it.
+// A draft model and what uses it.
 struct Speculation {
-  std::unique_ptr<Engine> draft;           // null: none
-  std::unique_ptr<Speculator> speculator;  // null: --spec off
+  std::unique_ptr<Engine> draft;  // null: none
+  // Makes the drafters of a text; empty: --spec off. The draft model must outlive them.
+  std::function<std::vector<std::unique_ptr<Drafter>>()> drafters;
+  SpeculationOptions options;
+  std::unique_ptr<Speculator> speculator;  // for one text at a time; null: --spec off
 };
 
 class SpeculationFlags {
@@ -26,9 +30,10 @@ class SpeculationFlags {
   void declare_rare(Flags& flags);  // --lookup-file, --draft-max, --draft-length
   // kUsage for flags that contradict each other; before anything is loaded.
   Status check() const;
-  // Loads the draft model, with the same machine flags as the target, and reads the lookup files.
+  // Loads the draft model, with the same machine flags as the target and room for so many
+  // `sequences`, and reads the lookup files.
   Result<Speculation> load(const Engine& target, const ModelFlags& model, Console& console,
-                           Progress& progress) const;
+                           Progress& progress, std::uint32_t sequences = 1) const;
 
  private:
   enum class Mode { kAuto, kLookup, kDraft, kOff };

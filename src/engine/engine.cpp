@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "src/backend/cpu/cpu_backend.h"
 #include "src/backend/cpu/kernels.h"
@@ -39,6 +40,28 @@ Error too_large(const Model& model, const cpu::CpuOptions& options, const Memory
                     "{:.0f} MiB = {:.0f} MiB are needed, {:.0f} MiB are available; {}",
                     mib(plan.weights), mib(plan.kv_cache), mib(plan.work), mib(plan.total()),
                     mib(plan.available), advice);
+}
+
+std::uint32_t cache_blocks(const Model& model, cpu::CpuOptions cpu_options,
+                           const EngineOptions& options) {
+  const auto blocks_for = [](std::uint64_t tokens) {
+    const std::uint64_t blocks = tokens / cpu::kKvBlock + (tokens % cpu::kKvBlock != 0 ? 1 : 0);
+    return static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(blocks, std::numeric_limits<std::uint32_t>::max()));
+  };
+  const std::uint32_t context = cpu_options.positions;
+  if (options.kv_tokens > context) return blocks_for(options.kv_tokens);
+  cpu_options.kv_blocks = blocks_for(context);
+  const MemoryPlan one = cpu::plan_memory(model, cpu_options);
+  std::uint64_t tokens = std::uint64_t{context} * std::max(options.sequences, 1u);
+  if (one.available > one.total()) {
+    const std::uint64_t more =
+        (one.available - one.total()) / 2 / cpu::kv_bytes_per_token(model.spec, cpu_options.kv);
+    tokens = std::min(tokens, context + more);
+  } else if (one.available != 0) {
+    tokens = context;
+  }
+  return blocks_for(tokens);
 }
 
 }  // namespace
@@ -81,13 +104,11 @@ Result<std::unique_ptr<Engine>> Engine::load(const std::string& path,
   cpu_options.isa = options.cpu_isa;
   cpu_options.kv = options.kv;
   cpu_options.positions = engine->context_;
-  // Branches of a tree of guesses write into copies of the last block.
-  const std::uint32_t tokens = std::max(options.kv_tokens, engine->context_);
-  cpu_options.kv_blocks = tokens / cpu::kKvBlock + (tokens % cpu::kKvBlock != 0 ? 1 : 0);
   cpu_options.max_rows = options.prefill_chunk;
   cpu_options.max_logits = std::min(options.max_logits, options.prefill_chunk);
   cpu_options.cancel = options.cancel;
   cpu_options.on_progress = options.on_progress;
+  cpu_options.kv_blocks = cache_blocks(*engine->model_, cpu_options, options);
   engine->info_.memory = cpu::plan_memory(*engine->model_, cpu_options);
   const MemoryPlan& plan = engine->info_.memory;
   if (plan.available != 0 && plan.total() > plan.available) {

@@ -22,9 +22,11 @@ struct EngineOptions {
   // Tokens of context; 0: the trained context or 4096, whichever is smaller. More than the trained
   // context is allowed and warned of.
   std::uint32_t context = 0;
-  // Tokens that the cache holds for all sequences together; 0, or less than the context: one
-  // context.
+  // Tokens that the cache holds for all sequences together; 0, or less than the context: enough for
+  // `sequences` that fill the context, or fewer where that takes more than half of the memory left;
+  // at least one.
   std::uint32_t kv_tokens = 0;
+  std::uint32_t sequences = 1;
   KvCacheType kv = KvCacheType::kInt8;
   std::uint32_t threads = 0;                  // 0: default_threads()
   std::string cpu_isa;                        // "": the best this machine supports

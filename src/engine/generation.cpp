@@ -106,9 +106,8 @@ Status Generation::advance(std::span<const float> logits, std::span<const float>
       result_.finish != FinishReason::kInterrupted) {
     // Where the text ended, the guesses behind it were not looked at.
     const std::size_t accepted = path_.size() - 1;
-    const bool guessed =
-        std::find(tree_.parents.begin() + path_.back() + 1, tree_.parents.end(), path_.back()) !=
-        tree_.parents.end();
+    const bool guessed = std::find(tree_.parents.begin() + path_.back() + 1, tree_.parents.end(),
+                                   path_.back()) != tree_.parents.end();
     request_.speculator->outcome(accepted + (!ended_ && guessed ? 1 : 0), accepted);
   }
   return {};
@@ -136,8 +135,8 @@ Status Generation::draw(std::span<const float> logits) {
     result_.logprobs.push_back(std::move(entry));
   }
   SLUICE_RETURN_IF_ERROR(sampler_->accept(choice.id));
-  SLUICE_RETURN_IF_ERROR(emit(
-      matcher_->push(stream_.push(tokenizer.bytes_of(choice.id, request_.show_special)))));
+  SLUICE_RETURN_IF_ERROR(
+      emit(matcher_->push(stream_.push(tokenizer.bytes_of(choice.id, request_.show_special)))));
   if (matcher_->stopped()) {
     result_.stop_string = request_.stop[matcher_->which()];
     end(FinishReason::kStop);

@@ -49,8 +49,8 @@ class Generation {
   // Tokens of the last pass that came true, the first one included: indices into its plan.
   std::span<const std::uint32_t> path() const { return path_; }
 
-  // The next pass: text()[held()] and guesses behind it, at most `most_rows` tokens in all. `beside`
-  // says what else the pass holds. Requires !ended(). kInterrupted: by request().cancel.
+  // The next pass: text()[held()] and guesses behind it, at most `most_rows` tokens in all.
+  // `beside` says what else the pass holds. Requires !ended(). kInterrupted: by request().cancel.
   Result<TokenTree> plan(std::size_t most_rows, const PassLoad& beside = {});
   // Gives up all guesses of plan() but those on its first path, for want of room.
   TokenTree plan_first_path();

@@ -32,7 +32,9 @@ class PrefixTree {
   std::uint32_t evict(std::uint32_t wanted);
   // Blocks that evict() could free.
   std::uint32_t reclaimable() const;
-  std::uint32_t blocks() const { return static_cast<std::uint32_t>(nodes_.size() - unused_.size()); }
+  std::uint32_t blocks() const {
+    return static_cast<std::uint32_t>(nodes_.size() - unused_.size());
+  }
 
  private:
   static constexpr std::uint32_t kNone = 0xffffffff;
@@ -44,7 +46,9 @@ class PrefixTree {
     Children children;
     Children::const_iterator self;  // in the parent's children
   };
-  Children& children_of(std::uint32_t node) { return node == kNone ? first_ : nodes_[node].children; }
+  Children& children_of(std::uint32_t node) {
+    return node == kNone ? first_ : nodes_[node].children;
+  }
   void touch(std::uint32_t node);
   void remove(std::uint32_t leaf);
 

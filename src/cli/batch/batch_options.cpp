@@ -109,6 +109,8 @@ void BatchCommandOptions::declare(Flags& flags) {
   flags.toggle("--no-prefix-cache", "equal beginnings of prompts are run each time",
                &no_prefix_cache);
   flags.toggle("--no-chunking", "a prompt runs whole, and the others wait", &no_chunking);
+  speculation.declare(flags);
+  speculation.declare_rare(flags);
   model.declare_rare(flags);
   sampling.declare_rare(flags);
 }
@@ -135,7 +137,7 @@ Status BatchCommandOptions::check() const {
     const Status status = check_report_path(report);
     if (!status.ok()) return usage("--report: " + status.error().message);
   }
-  return {};
+  return speculation.check();
 }
 
 Status BatchCommandOptions::read_files(Console& console) {

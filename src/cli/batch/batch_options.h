@@ -11,6 +11,7 @@
 #include "src/cli/json.h"
 #include "src/cli/model_flags.h"
 #include "src/cli/sampling_flags.h"
+#include "src/cli/speculation_flags.h"
 #include "src/engine/batch/latency_stats.h"
 #include "src/engine/batch/shard.h"
 #include "src/engine/scheduler/scheduler.h"
@@ -20,6 +21,7 @@ namespace sluice::cli {
 struct BatchCommandOptions {
   ModelFlags model;
   SamplingFlags sampling;
+  SpeculationFlags speculation;
   std::optional<std::string> input, output;
   std::optional<std::string> system, template_file, prefix_file;
   std::optional<std::int64_t> predict, logprobs;

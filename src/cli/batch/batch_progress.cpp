@@ -74,6 +74,11 @@ std::string BatchProgress::line(const BatchCounts& counts, const SchedulerStats&
     text += fmt::format(", {:.0f}% shared", 100.0 * static_cast<double>(stats.shared_tokens) /
                                                 static_cast<double>(stats.prompt_tokens));
   }
+  if (stats.drafted_tokens > 0) {
+    text += fmt::format(", {:.0f}% of guesses accepted",
+                        100.0 * static_cast<double>(stats.accepted_tokens) /
+                            static_cast<double>(stats.drafted_tokens));
+  }
   const std::uint64_t here = counts.done + counts.failed;
   if (total_ && here > 0 && *total_ > counts.settled()) {
     const double elapsed = std::chrono::duration<double>(now - began_).count();

@@ -80,6 +80,8 @@ std::string batch_report_json(const BatchReport& report) {
                        {"prefill_tokens", stats.prefill_tokens},
                        {"shared_tokens", stats.shared_tokens},
                        {"decode_tokens", stats.decode_tokens},
+                       {"drafted_tokens", stats.drafted_tokens},
+                       {"accepted_tokens", stats.accepted_tokens},
                        {"preemptions", stats.preemptions},
                        {"recomputed_tokens", stats.recomputed_tokens}};
   json["kv_cache"] = {{"blocks", stats.blocks_total},

@@ -55,6 +55,12 @@ std::string batch_summary(const BatchReport& report) {
                         static_cast<double>(stats.rows) / static_cast<double>(stats.passes),
                         stats.pass_ms / static_cast<double>(stats.passes));
   }
+  if (stats.drafted_tokens > 0) {
+    text += fmt::format("  {:<12}{} of {} accepted ({:.0f}%)\n", "guesses", stats.accepted_tokens,
+                        stats.drafted_tokens,
+                        100.0 * static_cast<double>(stats.accepted_tokens) /
+                            static_cast<double>(stats.drafted_tokens));
+  }
   text += fmt::format("  {:<12}{} of {} blocks of {} tokens at most", "KV cache", stats.blocks_most,
                       stats.blocks_total, report.block_tokens);
   if (stats.prompt_tokens > 0) {

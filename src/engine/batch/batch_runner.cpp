@@ -102,6 +102,7 @@ Status BatchRunner::take(BatchItem item) {
   warn_of_keys(item);
   Result<GenerateRequest> request = make_request(item);
   if (!request.ok()) return fail(item, place, request.error().message);
+  prefix_advice_.add(request->prompt);
   const Ticket ticket = scheduler_.submit(std::move(*request));
   running_[ticket] = {std::move(item), place};
   return {};

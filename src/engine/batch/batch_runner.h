@@ -15,6 +15,7 @@
 #include "src/engine/batch/item_reader.h"
 #include "src/engine/batch/item_result.h"
 #include "src/engine/batch/output_file.h"
+#include "src/engine/batch/prefix_advice.h"
 #include "src/engine/batch/prompt_maker.h"
 #include "src/engine/sampling/resolve.h"
 #include "src/engine/scheduler/scheduler.h"
@@ -69,6 +70,7 @@ class BatchRunner {
   Status run(const std::atomic<bool>* cancel);
 
   const BatchCounts& counts() const { return counts_; }
+  const PrefixAdvice& prefix_advice() const { return prefix_advice_; }
 
  private:
   struct Running {
@@ -98,6 +100,7 @@ class BatchRunner {
   BatchEvents events_;
 
   BatchCounts counts_;
+  PrefixAdvice prefix_advice_;
   bool end_ = false;
   std::unordered_map<Ticket, Running> running_;
   std::uint64_t places_ = 0;

@@ -74,8 +74,8 @@ class Scheduler::Impl {
       options_.step_tokens =
           options_.policy == SchedulePolicy::kLatency ? kLatencyRows : backend.max_rows();
     }
-    options_.step_tokens =
-        std::clamp(options_.step_tokens, options_.slots, std::max(options_.slots, backend.max_rows()));
+    options_.step_tokens = std::clamp(options_.step_tokens, options_.slots,
+                                      std::max(options_.slots, backend.max_rows()));
     logits_.resize(std::size_t{backend.max_logits()} * engine.spec().vocabulary);
     stats_.blocks_total = kv_.total_blocks();
   }
@@ -161,11 +161,10 @@ class Scheduler::Impl {
       std::vector<std::unique_ptr<Drafter>> drafters = options_.drafters();
       if (controller_ == nullptr) controller_ = std::make_shared<DraftController>(drafters.size());
       slot->speculator =
-          std::make_unique<Speculator>(std::move(drafters), SpeculationOptions{}, controller_);
+          std::make_unique<Speculator>(std::move(drafters), options_.speculation, controller_);
     }
     next.request.speculator = slot->speculator.get();
-    SLUICE_ASSIGN_OR_RETURN(slot->generation,
-                            Generation::create(engine_, std::move(next.request)));
+    SLUICE_ASSIGN_OR_RETURN(slot->generation, Generation::create(engine_, std::move(next.request)));
     return slot;
   }
 
@@ -188,9 +187,8 @@ class Scheduler::Impl {
 
   bool waits_for_donor(Slot& slot) {
     if (slot.donor == 0) return false;
-    const auto donor =
-        std::find_if(running_.begin(), running_.end(),
-                     [&](const auto& other) { return other->ticket == slot.donor; });
+    const auto donor = std::find_if(running_.begin(), running_.end(),
+                                    [&](const auto& other) { return other->ticket == slot.donor; });
     const bool waits = donor != running_.end() && (*donor)->prefilling &&
                        kv_.length((*donor)->sequence) < slot.donor_tokens;
     if (!waits) slot.donor = 0;
@@ -237,8 +235,9 @@ class Scheduler::Impl {
       }
       const bool prompts = std::any_of(running_.begin(), running_.end(),
                                        [](const auto& slot) { return slot->prefilling; });
-      const bool alone = prompts && !options_.chunked_prefill;  // prompts have the pass to themselves
-      bool complete = false;  // a prompt was found in the cache whole
+      const bool alone =
+          prompts && !options_.chunked_prefill;  // prompts have the pass to themselves
+      bool complete = false;                     // a prompt was found in the cache whole
       if (!alone) SLUICE_RETURN_IF_ERROR(plan_decoding(prompts));
       if (prompts) SLUICE_RETURN_IF_ERROR(plan_prompts(complete));
       if (alone && rows_.empty()) SLUICE_RETURN_IF_ERROR(plan_decoding(prompts));
@@ -254,9 +253,8 @@ class Scheduler::Impl {
   }
 
   Status plan_decoding(bool beside_prompts) {
-    std::size_t left = static_cast<std::size_t>(
-        std::count_if(running_.begin(), running_.end(),
-                      [](const auto& slot) { return !slot->prefilling; }));
+    std::size_t left = static_cast<std::size_t>(std::count_if(
+        running_.begin(), running_.end(), [](const auto& slot) { return !slot->prefilling; }));
     PassLoad planned;
     for (std::size_t i = 0; i < running_.size(); ++i) {
       Slot& slot = *running_[i];
@@ -280,7 +278,8 @@ class Scheduler::Impl {
         most = std::min({room, logits, rows, DraftController::kMostDrafted + 1});
       }
       const PassLoad beside = {planned.rows + left, planned.tokens + static_cast<double>(left)};
-      SLUICE_ASSIGN_OR_RETURN(slot.tree, slot.generation->plan(std::max<std::size_t>(most, 1), beside));
+      SLUICE_ASSIGN_OR_RETURN(slot.tree,
+                              slot.generation->plan(std::max<std::size_t>(most, 1), beside));
       if (slot.tree.paths().size() > 1) slot.tree = slot.generation->plan_first_path();
       planned.rows += slot.tree.size();
       planned.tokens += slot.speculator == nullptr ? 1 : slot.speculator->expected_tokens();
@@ -350,7 +349,7 @@ class Scheduler::Impl {
     }
     std::vector<std::unique_ptr<Slot>> still;
     for (auto& slot : running_) {
-      const Status status = slot->rows == 0     ? Status()
+      const Status status = slot->rows == 0    ? Status()
                             : slot->prefilling ? prompt_ran(*slot)
                                                : decoded(*slot, ms, traffic);
       if (status.ok() && !slot->generation->ended()) {
@@ -370,7 +369,8 @@ class Scheduler::Impl {
   Status prompt_ran(Slot& slot) {
     const std::size_t length = kv_.length(slot.sequence);
     const std::size_t total = slot.needed().size();
-    const std::size_t fresh = slot.drew || length < slot.reach ? 0 : std::min(length - slot.reach, slot.rows);
+    const std::size_t fresh =
+        slot.drew || length < slot.reach ? 0 : std::min(length - slot.reach, slot.rows);
     stats_.prefill_tokens += fresh;
     stats_.recomputed_tokens += slot.rows - fresh;
     slot.reach = std::max(slot.reach, length);

@@ -31,6 +31,7 @@ struct SchedulerOptions {
   bool share_prefixes = true;   // equal beginnings of prompts are run once
   // Makes the drafters of a sequence, always the same kinds; empty: one token a pass.
   std::function<std::vector<std::unique_ptr<Drafter>>()> drafters;
+  SpeculationOptions speculation;
 };
 
 using Ticket = std::uint64_t;
@@ -51,8 +52,8 @@ struct SchedulerStats {
   std::uint64_t shared_tokens = 0;   // found in the cache instead
   std::uint64_t decode_tokens = 0;   // drawn
   std::uint64_t drafted_tokens = 0;
-  std::uint64_t accepted_tokens = 0;  // of the drafted ones
-  std::uint64_t preemptions = 0;      // sequences put back because the cache was full
+  std::uint64_t accepted_tokens = 0;    // of the drafted ones
+  std::uint64_t preemptions = 0;        // sequences put back because the cache was full
   std::uint64_t recomputed_tokens = 0;  // run again for them
   std::uint32_t running = 0;            // now
   std::uint32_t waiting = 0;            // now

@@ -5,8 +5,6 @@
 namespace sluice {
 namespace {
 
-// A separator that no token equals, so that nothing matches across the end of the corpus.
-constexpr std::int32_t kBorder = -1;
 // Agreement beyond this tells nothing more.
 constexpr std::size_t kMeasured = 16;
 
@@ -21,55 +19,68 @@ std::uint64_t hash(std::span<const std::int32_t> tokens) {
 
 }  // namespace
 
-PromptLookup::PromptLookup(std::vector<std::int32_t> corpus) : all_(std::move(corpus)) {
-  if (!all_.empty()) all_.push_back(kBorder);
-  corpus_ = all_.size();
-  for (; indexed_ < all_.size(); ++indexed_) add(indexed_);
+void NgramIndex::append(std::int32_t token) {
+  // Now the n-grams in front of it are followed by something.
+  const std::size_t at = tokens_.size();
+  for (std::size_t n = kShortest; n <= kLongest && n <= at; ++n) {
+    last_[n - kShortest][hash(std::span(tokens_).subspan(at - n, n))] =
+        static_cast<std::uint32_t>(at);
+  }
+  tokens_.push_back(token);
 }
 
-void PromptLookup::add(std::size_t at) {
-  for (std::size_t n = kShortest; n <= kLongest && n <= at; ++n) {
-    last_[n - kShortest][hash(std::span(all_).subspan(at - n, n))] = static_cast<std::uint32_t>(at);
-  }
+void NgramIndex::clear() {
+  tokens_.clear();
+  for (auto& map : last_) map.clear();
+}
+
+std::optional<std::size_t> NgramIndex::find(std::span<const std::int32_t> ngram) const {
+  const auto& map = last_[ngram.size() - kShortest];
+  const auto found = map.find(hash(ngram));
+  if (found == map.end()) return std::nullopt;
+  return found->second;
+}
+
+PromptLookup::PromptLookup(std::shared_ptr<const NgramIndex> corpus) : corpus_(std::move(corpus)) {}
+
+std::shared_ptr<const NgramIndex> PromptLookup::index(std::span<const std::int32_t> corpus) {
+  auto index = std::make_shared<NgramIndex>();
+  for (const std::int32_t token : corpus) index->append(token);
+  return index;
 }
 
 Status PromptLookup::accept(std::int32_t token) {
-  all_.push_back(token);
-  for (; indexed_ < all_.size(); ++indexed_) add(indexed_);
+  text_.append(token);
   return {};
 }
 
 Status PromptLookup::begin(std::span<const std::int32_t> tokens, const SamplingParams&,
                            std::uint32_t) {
-  const std::size_t known = all_.size() - corpus_;
+  const std::vector<std::int32_t>& known = text_.tokens();
   const bool grew =
-      tokens.size() >= known &&
-      std::equal(all_.begin() + static_cast<std::ptrdiff_t>(corpus_), all_.end(), tokens.begin());
-  if (grew) {
-    all_.insert(all_.end(), tokens.begin() + static_cast<std::ptrdiff_t>(known), tokens.end());
-  } else {  // another text: places of the old one would point into the wrong tokens
-    all_.resize(corpus_);
-    all_.insert(all_.end(), tokens.begin(), tokens.end());
-    for (auto& map : last_) map.clear();
-    indexed_ = 0;
-  }
-  for (; indexed_ < all_.size(); ++indexed_) add(indexed_);
+      tokens.size() >= known.size() && std::equal(known.begin(), known.end(), tokens.begin());
+  if (!grew) text_.clear();  // another text
+  for (std::size_t i = known.size(); i < tokens.size(); ++i) text_.append(tokens[i]);
   return {};
 }
 
 PromptLookup::Match PromptLookup::match() const {
-  const std::size_t end = all_.size();
-  for (std::size_t n = std::min(kLongest, end - corpus_); n >= kShortest; --n) {
-    const auto& map = last_[n - kShortest];
-    const auto found = map.find(hash(std::span(all_).subspan(end - n, n)));
-    if (found == map.end()) continue;
-    const std::size_t next = found->second;
-    std::size_t length = 0;
-    while (length < kMeasured && length < next && length < end - corpus_ &&
-           all_[next - 1 - length] == all_[end - 1 - length]) {
-      ++length;
+  const std::vector<std::int32_t>& text = text_.tokens();
+  const std::size_t end = text.size();
+  for (std::size_t n = std::min(NgramIndex::kLongest, end); n >= NgramIndex::kShortest; --n) {
+    // The text itself is nearer than the corpus.
+    for (const NgramIndex* index : {&text_, corpus_.get()}) {
+      if (index == nullptr) continue;
+      const auto next = index->find(std::span(text).subspan(end - n, n));
+      if (!next) continue;
+      const std::vector<std::int32_t>& source = index->tokens();
+      std::size_t length = 0;
+      while (length < kMeasured && length < *next && length < end &&
+             source[*next - 1 - length] == text[end - 1 - length]) {
+        ++length;
+      }
+      if (length >= n) return {&source, *next, length};  // and not only the same hash
     }
-    if (length >= n) return {next, length};  // and not only the same hash
   }
   return {};
 }
@@ -91,12 +102,12 @@ Result<Draft> PromptLookup::propose(const DraftContext&, std::size_t most) {
   if (found.length == 0) return draft;
   draft.confidence = confidence_of(found.length);
   // A match that runs into the end of the text goes on with what it proposed itself: a repetition.
+  const std::vector<std::int32_t>& source = *found.source;
   for (std::size_t i = 0; i < most; ++i) {
     const std::size_t place = found.next + i;
-    const std::int32_t token =
-        place < all_.size() ? all_[place] : draft.tokens[place - all_.size()];
-    if (token == kBorder) break;
-    draft.tokens.push_back(token);
+    if (place >= source.size() && &source != &text_.tokens()) break;  // the end of the corpus
+    draft.tokens.push_back(place < source.size() ? source[place]
+                                                 : draft.tokens[place - source.size()]);
   }
   return draft;
 }
