@@ -33,9 +33,8 @@ std::uint32_t choose_slots(const BatchCommandOptions& options, Engine& engine, C
   if (!options.slots) return std::min(kMostAutoSlots, most);
   if (*options.slots > most) {
     console.warning(
-        fmt::format("the KV cache has room for {} items of {} tokens, so {} slots run "
-                    "instead of {} (a smaller -c makes room)",
-                    most, engine.context(), most, *options.slots));
+        fmt::format("{} items of {} tokens fit in the KV cache: {} run at a time, not {}", most,
+                    engine.context(), most, *options.slots));
   }
   return std::min(*options.slots, most);
 }
