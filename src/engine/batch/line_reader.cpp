@@ -16,7 +16,8 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{1} << 20;
+constexpr std::size_t kRead = std::size_t{1} << 16;   // at a time
+constexpr std::size_t kChunk = std::size_t{1} << 20;  // of a hash
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool is_true(const std::atomic<bool>* cancel) { return cancel != nullptr && *cancel; }
@@ -82,8 +83,8 @@ Result<LineReader::State> LineReader::fill(bool wait, const std::atomic<bool>* c
     if (is_true(cancel)) return interrupted();
     if (count == 0 && !wait) return State::kNotYet;
     if (count == 0 || (count < 0 && errno == EINTR)) continue;
-    buffer_.resize(held + kChunk);
-    const ssize_t got = ::read(fd_, buffer_.data() + held, kChunk);
+    buffer_.resize(held + kRead);
+    const ssize_t got = ::read(fd_, buffer_.data() + held, kRead);
     const int error = errno;
     buffer_.resize(held + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
     if (got > 0) return State::kLine;
