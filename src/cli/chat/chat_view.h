@@ -13,6 +13,11 @@ namespace sluice::cli {
 // The beginning of a text, in whole characters; info() escapes what must not reach a terminal.
 std::string beginning(std::string_view text, std::size_t bytes);
 
+// Said where somebody asks a model not to think whose template has no way to tell it so.
+inline constexpr const char* kNoThinkingSwitch =
+    "this model's chat template has no switch for thinking: it thinks or not as it always does "
+    "(hide folds what it thinks)";
+
 // What of a model's reasoning is shown.
 enum class ShowReasoning { kFull, kCollapsed };
 

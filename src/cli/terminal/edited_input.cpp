@@ -125,6 +125,7 @@ void EditedInput::load_history() {
   const auto entries = history_file_.load();
   if (!entries.ok()) {
     history_problem_ = entries.error().message;
+    history_file_ = HistoryFile("");
     return;
   }
   for (const std::string& entry : *entries) {
@@ -187,7 +188,10 @@ ReadResult EditedInput::result_of(std::string text) {
       is_long ? collapse(result.text, kMaxShownLines, kMaxShownBytes) : std::move(text);
   history_w(history_, &event, H_ENTER, wide_text(shown).c_str());
   const Status kept = history_file_.append(result.text);
-  if (!kept.ok()) history_problem_ = kept.error().message;
+  if (!kept.ok()) {
+    history_problem_ = kept.error().message;
+    history_file_ = HistoryFile("");  // the next message would only fail again
+  }
   return result;
 }
 

@@ -45,6 +45,12 @@ void ChatSession::set_state(ChatState state) {
   }
 }
 
+ChatState ChatSession::whole_state() const {
+  ChatState whole = state_;
+  if (unanswered_) whole.messages.push_back({"user", *unanswered_, "", false});
+  return whole;
+}
+
 Result<GenerateResult> ChatSession::say(std::string message, const ReplyEvents& events) {
   message = replace_invalid_utf8(message);
   const std::size_t first_sent = state_.first_sent;
@@ -153,6 +159,7 @@ Result<GenerateResult> ChatSession::reply(const ReplyEvents& events) {
 
   ChatMessage message = {"assistant", "", "", false};
   ReasoningSplitter splitter(prompt_end);
+  bool delivered = true;
   const auto deliver = [&](const ReasoningSplitter::Piece& piece) {
     message.reasoning += piece.reasoning;
     message.content += piece.answer;
@@ -163,13 +170,15 @@ Result<GenerateResult> ChatSession::reply(const ReplyEvents& events) {
     if (!piece.answer.empty() && events.on_answer) {
       wanted = events.on_answer(piece.answer) && wanted;
     }
+    delivered = delivered && wanted;
     return wanted;
   };
   request.on_text = [&](std::string_view text) { return deliver(splitter.push(text)); };
   Result<GenerateResult> result = generate(sequence_, request);
-  const bool delivered = deliver(splitter.finish());
-  const bool interrupted = result.ok() ? result->finish == FinishReason::kInterrupted
-                                       : result.error().code == ErrorCode::kInterrupted;
+  deliver(splitter.finish());
+  const bool interrupted =
+      !delivered || (result.ok() ? result->finish == FinishReason::kInterrupted
+                                 : result.error().code == ErrorCode::kInterrupted);
   if (!result.ok() && !interrupted) return result;
   const bool nothing = message.content.empty() && message.reasoning.empty();
   if (interrupted && nothing) {
