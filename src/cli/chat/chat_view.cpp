@@ -79,7 +79,9 @@ void ReplyPrinter::end() {
   if (console_.stdout_is_terminal()) put(markdown_.finish());
   // An answer that ends within a line; an empty answer is an empty line on a pipe, so that the
   // number of answers can be counted.
-  if (last_ != '\n' || place_ == Place::kNothing) put("\n");
+  const bool empty = console_.stdout_is_terminal() ? place_ == Place::kNothing  //
+                                                   : place_ != Place::kAnswer;
+  if (last_ != '\n' || empty) put("\n");
   place_ = Place::kNothing;
 }
 

@@ -50,7 +50,7 @@ struct ReplyEvents {
 
 struct TurnCost {
   std::size_t message = 0;  // index of the user's message
-  std::size_t tokens = 0;   // of the turn, reply included; of the first also what precedes it
+  std::size_t tokens = 0;   // of the turn, reply included; of the first also the system message
 };
 
 class ChatSession {
