@@ -238,7 +238,7 @@ Status chat_command(std::span<const std::string> args, Console& console) {
     loop.adopt(std::move(*saved));
   }
   if (isatty(STDIN_FILENO) != 0) {
-    console.info(fmt::format("{}, context {} tokens. /help lists commands, Ctrl-D leaves",
+    console.info(fmt::format("{}, context {} tokens. /help helps, Ctrl-D leaves",
                              engine->backend().description(), engine->context()));
   }
   const Status status = loop.run();

@@ -217,7 +217,9 @@ Status context(ChatLoop& chat, std::string_view) {
                                  std::string(kWidth - filled, '.'), used, all,
                                  100.0 * static_cast<double>(used) / static_cast<double>(all));
   if (state.first_sent > 0) {
-    text += fmt::format("  the {} oldest turns no longer go to the model\n", state.first_sent / 2);
+    const std::size_t turns = state.first_sent / 2;
+    text += turns == 1 ? "  the oldest turn no longer goes to the model\n"
+                       : fmt::format("  the {} oldest turns no longer go to the model\n", turns);
   }
   for (std::size_t i = 0; i < costs.size(); ++i) {
     text += fmt::format("  {:>3}  {:>6} tokens  {}\n", state.first_sent / 2 + i + 1,

@@ -144,12 +144,12 @@ void ChatLoop::answer(const std::function<Result<GenerateResult>(const ReplyEven
                      fmt::format("{} of {} tokens, {:.0f} s", held, total, seconds.count()));
   };
   events.on_dropped = [this](const DroppedTurns& dropped) {
-    console_.info(
-        fmt::format("the context is full: the {} oldest turn{} no longer go{} to the model ({} "
-                    "tokens); {} tokens "
-                    "must be read anew",
-                    dropped.turns, dropped.turns == 1 ? "" : "s", dropped.turns == 1 ? "es" : "",
-                    dropped.tokens_before - dropped.tokens_after, dropped.tokens_to_run));
+    const bool one = dropped.turns == 1;
+    console_.info(fmt::format(
+        "the context is full: the {} no longer {} to the model ({} tokens); {} tokens must be read "
+        "anew",
+        one ? "oldest turn" : fmt::format("{} oldest turns", dropped.turns), one ? "goes" : "go",
+        dropped.tokens_before - dropped.tokens_after, dropped.tokens_to_run));
   };
   // What is typed meanwhile belongs to the next prompt, not into the reply.
   std::optional<TerminalGuard> quiet;
@@ -229,8 +229,8 @@ void ChatLoop::adopt(SavedChat saved) {
     const ChatMessage& last = state.messages.back();
     console_.info("you: " + beginning(state.messages[state.messages.size() - 2].content, 200));
     const bool answered = !last.content.empty() || last.reasoning.empty();
-    console_.info(answered ? "reply: " + beginning(last.content, 400)
-                           : "no answer yet, only thoughts: " + beginning(last.reasoning, 400));
+    console_.info(answered ? "reply: " + ending(last.content, 400)
+                           : "no answer yet, only thoughts: " + ending(last.reasoning, 400));
     if (last.interrupted) console_.info("that reply was cut short; /retry makes another");
   }
   if (session_.unanswered()) {
