@@ -100,6 +100,11 @@ Result<std::unique_ptr<Engine>> Engine::load(const std::string& path,
   return engine;
 }
 
+std::string Engine::advice_for_context(std::size_t tokens) const {
+  if (tokens <= spec().context) return fmt::format("use -c {} or more, or a shorter text", tokens);
+  return fmt::format("use a shorter text: the model was trained for {} tokens", spec().context);
+}
+
 Result<PassTraffic> Engine::prefill(SequenceId sequence, std::span<const std::int32_t> tokens,
                                     std::span<float> logits, const std::atomic<bool>* cancel,
                                     const std::function<void(std::size_t)>& on_chunk) {

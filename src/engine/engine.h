@@ -55,6 +55,8 @@ class Engine {
   std::uint32_t context() const { return context_; }
   std::uint32_t prefill_chunk() const { return prefill_chunk_; }
   const LoadInfo& info() const { return info_; }
+  // What to do, for messages about a text that would need a context of `tokens`.
+  std::string advice_for_context(std::size_t tokens) const;
 
   // Runs tokens of one sequence at positions kv().length(sequence) and on, in chunks, and advances
   // the cache. `logits` gets the last token's row [vocabulary]; empty: none wanted. When

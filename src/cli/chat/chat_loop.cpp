@@ -145,11 +145,13 @@ void ChatLoop::answer(const std::function<Result<GenerateResult>(const ReplyEven
   };
   events.on_dropped = [this](const DroppedTurns& dropped) {
     const bool one = dropped.turns == 1;
-    console_.info(fmt::format(
-        "the context is full: the {} no longer {} to the model ({} tokens); {} tokens must be read "
-        "anew",
-        one ? "oldest turn" : fmt::format("{} oldest turns", dropped.turns), one ? "goes" : "go",
-        dropped.tokens_before - dropped.tokens_after, dropped.tokens_to_run));
+    console_.info(
+        fmt::format("the context is full: the {} no longer {} to the model ({} tokens){}",
+                    one ? "oldest turn" : fmt::format("{} oldest turns", dropped.turns),
+                    one ? "goes" : "go", dropped.tokens_before - dropped.tokens_after,
+                    dropped.tokens_to_run == 0
+                        ? ""
+                        : fmt::format("; {} tokens must be read anew", dropped.tokens_to_run)));
   };
   // What is typed meanwhile belongs to the next prompt, not into the reply.
   std::optional<TerminalGuard> quiet;

@@ -133,8 +133,8 @@ Result<std::vector<std::int32_t>> ChatSession::prompt_with_room(const ReplyEvent
   if (ids.size() + 1 > context) {
     return make_error(ErrorCode::kFailed,
                       "the message is too long: with what must stay it has {} tokens, the context "
-                      "holds {}; use -c {} or more, or a shorter message",
-                      ids.size(), context, ids.size() + room);
+                      "holds {}; {}",
+                      ids.size(), context, engine_.advice_for_context(ids.size() + room));
   }
   if (dropped.turns > 0 && events.on_dropped) {
     dropped.tokens_after = ids.size();
