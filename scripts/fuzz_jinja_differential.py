@@ -12,6 +12,7 @@ limit (the message says so) is counted apart. Mismatches are printed with the se
 """
 import argparse
 import collections
+import copy
 import json
 import pathlib
 import random
@@ -545,7 +546,8 @@ def reference(env, template, context):
     """("output", text), ("raised", message), ("error", message) or ("skip", why)."""
     signal.setitimer(signal.ITIMER_REAL, 5)
     try:
-        return "output", env.from_string(template).render(**context)
+        # A copy: some filters of jinja2 change what they are given (indent extends a list).
+        return "output", env.from_string(template).render(**copy.deepcopy(context))
     except Raised as e:
         return "raised", str(e.message)
     except TimeoutError:

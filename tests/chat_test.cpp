@@ -123,6 +123,59 @@ TEST_CASE("a stopped reply stays, one stopped before any text leaves the message
   CHECK(chat.session->state().messages[1].content == kept);
 }
 
+TEST_CASE("a reply whose reader is gone stays") {
+  Chat chat;
+  ReplyEvents events;
+  std::string given;
+  events.on_answer = [&](std::string_view text) {
+    given += text;
+    return given.size() < 20;
+  };
+  const auto result = chat.session->say("Tell me a story about a crow.", events);
+  REQUIRE_FALSE(result.ok());
+  CHECK(result.error().code == ErrorCode::kFailed);
+  REQUIRE(chat.session->state().messages.size() == 2);
+  CHECK(chat.session->state().messages[1].interrupted);
+  CHECK(chat.session->state().messages[1].content.starts_with(given));
+  CHECK_FALSE(chat.session->unanswered().has_value());
+}
+
+TEST_CASE("an unanswered message is part of the whole state, and survives a setting") {
+  Chat chat;
+  std::atomic<bool> cancel = true;
+  ReplyEvents events;
+  events.cancel = &cancel;
+  CHECK(chat.say("Hello.", events).finish == FinishReason::kInterrupted);
+  CHECK(chat.session->state().messages.empty());
+  chat.session->set_thinking(false);
+  const ChatState whole = chat.session->whole_state();
+  REQUIRE(whole.messages.size() == 1);
+  CHECK(whole.thinking == false);
+  Chat other({.context = 512}, {.max_tokens = 24}, whole);
+  CHECK(other.session->unanswered() == "Hello.");
+  CHECK(other.session->state().messages.empty());
+}
+
+TEST_CASE("whether a template has a switch for thinking") {
+  const Chat chat;
+  CHECK_FALSE(chat.format->has_thinking_switch());
+  const auto has_switch = [&](std::string_view source) {
+    const auto format = ChatFormat::from_source(source, chat.engine->tokenizer());
+    REQUIRE(format.ok());
+    return format->has_thinking_switch();
+  };
+  CHECK(has_switch("{% if enable_thinking is false %}<think></think>{% endif %}"));
+  CHECK(has_switch("{{ 'a' if thinking else 'b' }}"));
+  // Only where there is a system message; only without one, which is refused with one.
+  CHECK(has_switch("{% if messages[0].role == 'system' %}{{ enable_thinking }}{% endif %}"));
+  CHECK(
+      has_switch("{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}"
+                 "{{ enable_thinking }}"));
+  CHECK_FALSE(has_switch("You are thinking. {# enable_thinking #}{{ messages[0].content }}"));
+  CHECK_FALSE(has_switch("{{ strftime_now('%H:%M:%S') }}"));
+  CHECK_FALSE(has_switch("{{ raise_exception('never') }}"));
+}
+
 TEST_CASE("a loaded session goes on with the same bits") {
   const TemporaryFolder folder;
   const std::string path = folder / "a.chat";

@@ -22,6 +22,8 @@ import time
 import unittest
 from pathlib import Path
 
+from gguf_files import with_metadata, write_gguf
+
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = None
 CONFORMANCE = None
@@ -116,82 +118,6 @@ class Terminal:
         raise AssertionError(f"still running after {seconds} s; output: {self.data[-500:]!r}")
 
 
-# ------------------------------------------------------------- model files made here
-
-
-def gguf_string(text):
-    data = text if isinstance(text, bytes) else text.encode()
-    return struct.pack("<Q", len(data)) + data
-
-
-def gguf_value(value):
-    if isinstance(value, bool):
-        return struct.pack("<IB", 7, value)
-    if isinstance(value, int):
-        return struct.pack("<Ii", 5, value)
-    if isinstance(value, float):
-        return struct.pack("<If", 6, value)
-    return struct.pack("<I", 8) + gguf_string(value)
-
-
-def write_gguf(path, metadata, tensors=()):
-    """Metadata of scalars; tensors as (name, F32 values)."""
-    out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
-    for key, value in metadata.items():
-        out += gguf_string(key) + gguf_value(value)
-    offset = 0
-    for name, values in tensors:
-        out += gguf_string(name) + struct.pack("<IQIQ", 1, len(values), 0, offset)
-        offset += (len(values) * 4 + 31) // 32 * 32
-    out += b"\0" * (-len(out) % 32)
-    for _, values in tensors:
-        data = struct.pack(f"<{len(values)}f", *values)
-        out += data + b"\0" * (-len(data) % 32)
-    path.write_bytes(out)
-
-
-def with_metadata(source, target, extra, without=()):
-    """A copy of a GGUF file (version 3, alignment 32) with other metadata."""
-    data = source.read_bytes()
-    sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-    version, tensors, count = struct.unpack_from("<IQQ", data, 4)
-    assert version == 3
-    at = 24
-
-    def skip_string(at):
-        return at + 8 + struct.unpack_from("<Q", data, at)[0]
-
-    def skip_value(kind, at):
-        if kind == 8:
-            return skip_string(at)
-        if kind != 9:
-            return at + sizes[kind]
-        element, length = struct.unpack_from("<IQ", data, at)
-        at += 12
-        for _ in range(length):
-            at = skip_value(element, at)
-        return at
-
-    pairs = []
-    for _ in range(count):
-        start = at
-        at = skip_string(at)
-        key = data[start + 8 : at].decode()
-        at = skip_value(struct.unpack_from("<I", data, at)[0], at + 4)
-        if key not in extra and key not in without:
-            pairs.append(data[start:at])
-    infos = at
-    for _ in range(tensors):
-        at = skip_string(at)
-        dims = struct.unpack_from("<I", data, at)[0]
-        at += 4 + 8 * dims + 4 + 8
-    body = (at + 31) // 32 * 32
-    pairs += [gguf_string(key) + gguf_value(value) for key, value in extra.items()]
-    out = b"GGUF" + struct.pack("<IQQ", 3, tensors, len(pairs)) + b"".join(pairs) + data[infos:at]
-    out += b"\0" * (-len(out) % 32)
-    target.write_bytes(out + data[body:])
-
-
 # ------------------------------------------------------------- tests
 
 
@@ -213,7 +139,7 @@ class WithModel(WithFolder):
 
 class Usage(WithFolder):
     def test_overview(self):
-        for arguments in [[], ["--help"], ["-h"], ["help"]]:
+        for arguments in [[], ["--help"], ["--help-all"], ["-h"], ["help"]]:
             done = sluice(*arguments)
             self.check_code(done, 0)
             self.assertEqual(done.stderr, b"")
@@ -266,7 +192,9 @@ class Usage(WithFolder):
             (["run", "--device", "cuda", "-p", "a"], b"this build has no CUDA backend"),
             (["run", "--device", "cuda:1", "-p", "a"], b"this build has no CUDA backend"),
             (["run", "--device", "tpu", "-p", "a"], b"'tpu' is not a device"),
-            (["run", "--gpu-layers", "1", "-p", "a"], b"unknown flag '--gpu-layers'"),
+            (["run", "-ngl", "x", "-p", "a"], b"--gpu-layers: 'x' is not a number of layers"),
+            (["run", "-p", "a", "-ngl"], b"--gpu-layers needs a value"),
+            (["run", "-nglx", "1", "-p", "a"], b"unknown flag '-nglx'"),
             (["run", "--logit-bias", "x", "-p", "a"], b"--logit-bias: 'x'"),
             (["run", "--stop", "", "-p", "a"], b"--stop: the text is empty"),
             (["run", "--logprobs", "2", "-p", "a"], b"add --json"),
@@ -281,7 +209,11 @@ class Usage(WithFolder):
             (["inspect"], b"one model file"),
             (["inspect", "a", "b"], b"unexpected argument 'b'"),
             (["perplexity"], b"wants a text: -f FILE"),
-            (["bench", "-b", "0"], b"a pass of 0 rows"),
+            (["bench", "-b", "0"], b"--rows: '0' is not a number of rows; expected whole numbers from 1 to 1024"),
+            (["bench", "-b", "1,abc"], b"--rows: 'abc' is not a number of rows"),
+            (["bench", "-b", "1025"], b"from 1 to 1024"),
+            (["inspect", "m", "--fit", "-c", "abc"], b"--ctx-size: 'abc' is not a number of tokens; expected whole numbers from 1 "),
+            (["inspect", "m", "--fit", "-c", "0"], b"'0' is not a number of tokens"),
         ]
         for arguments, message in cases:
             done = sluice(*arguments)
@@ -289,6 +221,15 @@ class Usage(WithFolder):
                 self.check_code(done, 2)
                 self.assertIn(message, done.stderr)
                 self.assertEqual(done.stdout, b"")
+
+    def test_layers_on_a_gpu_are_refused_in_one_line(self):
+        for value in ["99", "-1", "all"]:
+            done = sluice("run", "-p", "a", "-n", "1", "-ngl", value, "--quiet")
+            self.check_code(done, 0)
+            self.assertEqual(done.stderr.count(b"\n"), 1, done.stderr)
+            self.assertIn(b"no GPU backend; all layers run on the CPU", done.stderr)
+        for name, value in [("-ngl", "0"), ("--n-gpu-layers", "auto")]:
+            self.assertEqual(sluice("run", "-p", "a", "-n", "0", name, value, "--quiet").stderr, b"")
 
     def test_documentation_is_up_to_date(self):
         done = subprocess.run(
@@ -377,6 +318,7 @@ class Run(WithModel):
         self.assertNotEqual(expected, b"")
         self.assertEqual(run_model("-f", self.folder / "prompt", *options).stdout, expected)
         self.assertEqual(run_model("-", *options, stdin=text.encode()).stdout, expected)
+        self.assertEqual(run_model("-f", "-", *options, stdin=text.encode()).stdout, expected)
         self.assertEqual(run_model(*options, stdin=text.encode() + b"\r\n").stdout, expected)
         two_line_ends = run_model("--json", *options, stdin=text.encode() + b"\n\n")
         one = run_model("--json", *options, "-p", text)
@@ -424,6 +366,7 @@ class Run(WithModel):
         answer = json.loads(full.stdout)
         self.assertEqual(answer["finish_reason"], "context")
         self.assertEqual(answer["prompt_tokens"] + len(answer["tokens"]), 40)
+        self.assertIn(b"sluice: the context of 40 tokens is full, as asked", full.stderr)
         cut = run_model("--raw", "-p", "One day", "--ignore-eos", "-c", "40")
         self.assertIn(b"sluice: cut: the context of 40 tokens is full", cut.stderr)
         greedy = ["--raw", "-p", "Once upon a time", "-n", "40", "--temp", "0"]

@@ -144,6 +144,15 @@ TEST_CASE("attributes and items") {
   CHECK(value("d.items()|list, d.keys()|list, d.values()|list") ==
         "[('b', 2), ('a', 1)], ['b', 'a'], [2, 1]");
   CHECK(value("d.items(), d.keys()") == "dict_items([('b', 2), ('a', 1)]), dict_keys(['b', 'a'])");
+  // Keys and items compare as sets.
+  CHECK(value("d.keys() <= d.keys(), d.keys() < d.keys(), {'a': 0}.keys() < d.keys()") ==
+        "True, False, True");
+  CHECK(value("d.items() >= {'a': 1}.items(), d.items() > {'a': 2}.items()") == "True, False");
+  CHECK(value("d.items() < d.keys(), {}.keys() == {}.items(), d.keys() == d.items()") ==
+        "False, True, False");
+  CHECK(value("{('a', 1): 0}.keys() == {'a': 1}.items()") == "True");
+  CHECK(value("{'a': [1]}.items() <= d.keys()").find("unhashable") != std::string::npos);
+  CHECK(value("d.values() < d.values()").find("not supported") != std::string::npos);
   CHECK(value("l[0], l[-1], l.0, s[1], s[-1], (1, 2)[1], range(5)[1:], range(9)[::3]") ==
         "3, 2, 3, 'e', 'o', 2, range(1, 5), range(0, 9, 3)");
   CHECK(value("{'items': 7}.items is callable, {'items': 7}['items']") == "True, 7");

@@ -228,17 +228,6 @@ Json to_json(const BenchResult& result, Engine& engine, KvCacheType kv) {
   return json;
 }
 
-Status read_rows(std::string_view text, std::vector<std::int32_t>* rows) {
-  SLUICE_ASSIGN_OR_RETURN(*rows, parse_id_list(text));
-  for (const std::int32_t count : *rows) {
-    if (count < 1 || count > kMostRows) {
-      return make_error(ErrorCode::kUsage, "a pass of {} rows; 1 to {} are possible", count,
-                        kMostRows);
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 Status bench_command(std::span<const std::string> args, Console& console) {
@@ -255,7 +244,11 @@ Status bench_command(std::span<const std::string> args, Console& console) {
   flags.integer("-d,--depth", "N", "tokens in the cache before decoding and passes (0)", 0,
                 kMostTokens, &options.depth);
   flags.value("-b,--rows", "N,N,...", "passes of so many rows with logits (1,2,4,8,16)",
-              [&options](std::string_view text) { return read_rows(text, &options.rows); });
+              [&options](std::string_view text) -> Status {
+                SLUICE_ASSIGN_OR_RETURN(options.rows,
+                                        parse_number_list(text, "a number of rows", 1, kMostRows));
+                return {};
+              });
   flags.integer("-r,--repetitions", "N", "runs of which the median is taken (3)", 1, 1000,
                 &options.repetitions);
   flags.toggle("--json", "print one JSON object", &options.json);

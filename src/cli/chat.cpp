@@ -216,6 +216,9 @@ Status chat_command(std::span<const std::string> args, Console& console) {
   ChatState& first = saved ? saved->state : state;
   if (options.system) first.system = options.system;
   if (options.think != Think::kDefault) first.thinking = options.think != Think::kOff;
+  if (options.think == Think::kOff && !format.has_thinking_switch()) {
+    console.warning(fmt::format("--think off: {}", kNoThinkingSwitch));
+  }
   if (options.sampling.say_seed) console.info(fmt::format("seed {}", first.sampling.seed));
 
   ChatLoopOptions loop_options;
@@ -235,7 +238,7 @@ Status chat_command(std::span<const std::string> args, Console& console) {
     loop.adopt(std::move(*saved));
   }
   if (isatty(STDIN_FILENO) != 0) {
-    console.info(fmt::format("{}, context {} tokens. /help lists commands, Ctrl-D leaves",
+    console.info(fmt::format("{}, context {} tokens. /help helps, Ctrl-D leaves",
                              engine->backend().description(), engine->context()));
   }
   const Status status = loop.run();

@@ -72,7 +72,11 @@ Console::Console(const std::atomic<bool>& cancel)
 Status Console::print(std::string_view text) {
   const int error = write_all(STDOUT_FILENO, text, cancel_);
   if (error == 0) return {};
-  if (error == EINTR) return make_error(ErrorCode::kInterrupted, "interrupted");
+  // A terminal that is closed; the signal that says so comes a moment later, or is ignored.
+  if (error == EIO && stdout_is_terminal_) request_termination();
+  if (error == EINTR || termination_requested()) {
+    return make_error(ErrorCode::kInterrupted, "interrupted");
+  }
   if (error == EPIPE) return failed("the reader of the output is gone (closed pipe)");
   return failed("can't write the output: {}", std::strerror(error));
 }

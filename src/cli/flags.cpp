@@ -22,6 +22,11 @@ std::vector<std::string> split_names(const std::string& names) {
   return all;
 }
 
+// "-ngl": llama.cpp has such flags, CLI11 has not.
+bool is_dash_word(std::string_view name) {
+  return name.size() > 2 && name[0] == '-' && name[1] != '-';
+}
+
 // Appends words of `text`, broken between words so that lines have at most kColumns columns;
 // further lines are indented. `column` is where the current line stands.
 void append_wrapped(std::string& out, std::string_view text, std::size_t column,
@@ -69,7 +74,8 @@ struct Flags::Impl {
     std::string heading() const {
       std::string shown;
       const auto is_long = [](const std::string& name) { return name.starts_with("--"); };
-      const auto short_name = std::find_if_not(names.begin(), names.end(), is_long);
+      const auto is_short = [](const std::string& name) { return name.size() == 2; };
+      const auto short_name = std::find_if(names.begin(), names.end(), is_short);
       const auto long_name = std::find_if(names.begin(), names.end(), is_long);
       if (short_name != names.end()) shown += *short_name;
       if (short_name != names.end() && long_name != names.end()) shown += ", ";
@@ -105,6 +111,15 @@ struct Flags::Impl {
 
   Error usage_error(std::string message) const {
     return Error{ErrorCode::kUsage, fmt::format("{} (see: sluice {} --help)", message, command)};
+  }
+
+  // The flag's long name for a name like "-ngl".
+  std::string without_dash_word(const std::string& arg) const {
+    if (!is_dash_word(arg)) return arg;
+    for (const Flag& flag : flags) {
+      if (std::count(flag.names.begin(), flag.names.end(), arg) > 0) return flag.name();
+    }
+    return arg;
   }
 
   // Whether `arg` is the name of a flag that takes the next argument as its value.
@@ -174,10 +189,14 @@ void Flags::value(const std::string& names, std::string value, std::string help,
   flag.read = std::move(read);
   flag.repeatable = repeatable;
   flag.section = impl_->sections.size() - 1;
+  std::string plain_names;
+  for (const std::string& name : flag.names) {
+    if (!is_dash_word(name)) plain_names += (plain_names.empty() ? "" : ",") + name;
+  }
   if (flag.value.empty()) {
-    flag.option = impl_->app.add_flag(names);
+    flag.option = impl_->app.add_flag(plain_names);
   } else {
-    flag.option = impl_->app.add_option(names);
+    flag.option = impl_->app.add_option(plain_names);
   }
   // How often a flag may be given is judged here, with a better message. No callback is set, so
   // nothing but the raw texts is used of CLI11.
@@ -245,7 +264,7 @@ Result<Flags::Outcome> Flags::parse(std::span<const std::string> args) {
   std::vector<std::string> reversed;  // as CLI11 wants it
   std::vector<std::string> after_mark;
   for (std::size_t i = 0; i < args.size(); ++i) {
-    const std::string& arg = args[i];
+    const std::string arg = impl_->without_dash_word(args[i]);
     if (arg == "--help" || arg == "-h") return Outcome{help()};
     if (arg == "--help-all") return Outcome{help(true)};
     if (arg == "--") {

@@ -28,8 +28,9 @@ class Flags {
   // Declarations. `names` as in "-n,--predict,--n-predict": the help shows the first short and the
   // first long one, messages the first long one. `value` is the placeholder in the help. Targets
   // must outlive parse(), are written only when the flag is given, and may be given once (texts():
-  // any number of times). An empty `help` leaves the flag out of the help: another name for users
-  // of other programs.
+  // any number of times). A name like "-ngl" stands for the flag's long one, as a whole argument
+  // only, and is left out of the help. An empty `help` leaves out the flag itself: another name for
+  // users of other programs.
   void toggle(const std::string& names, std::string help, bool* target);
   void text(const std::string& names, std::string value, std::string help,
             std::optional<std::string>* target);

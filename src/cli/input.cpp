@@ -48,6 +48,10 @@ Result<std::string> read_stdin(const std::atomic<bool>& cancel) {
   return read_all(STDIN_FILENO, "standard input", cancel);
 }
 
+Result<std::string> read_file_or_stdin(const std::string& path, const std::atomic<bool>& cancel) {
+  return path == "-" ? read_stdin(cancel) : read_file(path, cancel);
+}
+
 void drop_final_newline(std::string& text) {
   if (!text.ends_with('\n')) return;
   text.pop_back();

@@ -18,6 +18,9 @@ Result<std::string> read_file(const std::string& path, const std::atomic<bool>& 
 // Standard input to its end; kInterrupted as soon as `cancel` is true.
 Result<std::string> read_stdin(const std::atomic<bool>& cancel);
 
+// A file, or standard input where the path is "-".
+Result<std::string> read_file_or_stdin(const std::string& path, const std::atomic<bool>& cancel);
+
 // Takes away one line end at the end of a text, which editors and echo put there.
 void drop_final_newline(std::string& text);
 

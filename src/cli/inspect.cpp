@@ -1,6 +1,7 @@
 // sluice inspect: what a model file holds. Works on any readable GGUF file, also on models that
 // sluice can't run.
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -165,11 +166,10 @@ std::string describe_tensors(const GgufFile& file) {
 }
 
 Status read_contexts(std::string_view text, std::vector<std::int64_t>* contexts) {
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<std::int32_t> list, parse_id_list(text));
-  for (const std::int32_t context : list) {
-    if (context < 1) return make_error(ErrorCode::kUsage, "a context has at least 1 token");
-    contexts->push_back(context);
-  }
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::vector<std::int32_t> list,
+      parse_number_list(text, "a number of tokens", 1, std::numeric_limits<std::int32_t>::max()));
+  contexts->assign(list.begin(), list.end());
   return {};
 }
 

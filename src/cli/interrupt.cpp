@@ -38,8 +38,13 @@ std::int64_t now_ms() {
 
 void on_signal(int signal_number) {
   const int saved_errno = errno;
-  if (signal_number == SIGTERM) terminated = true;
+  if (signal_number != SIGINT) terminated = true;
   if (exit_at_once > 0) end_process();
+  if (signal_number == SIGHUP) {
+    // Shells and the kernel may both send one; what is being saved must not suffer from the second.
+    interrupted = true;
+    return;
+  }
   const std::int64_t now = now_ms();
   std::int64_t first = 0;
   if (first_ms.compare_exchange_strong(first, now)) {
@@ -47,6 +52,43 @@ void on_signal(int signal_number) {
   } else if (now - first > 100) {
     end_process();
   }
+  errno = saved_errno;
+}
+
+void handle(int signal_number, void (*handler)(int), int flags) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal_number, &action, nullptr);
+}
+
+bool is_ignored(int signal_number) {
+  struct sigaction now {};
+  return sigaction(signal_number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+// Lets a signal that is being handled do what it does where nobody handles it.
+void act_by_default(int signal_number) {
+  handle(signal_number, SIG_DFL, 0);
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, signal_number);
+  raise(signal_number);
+  pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
+}
+
+void on_quit(int signal_number) {
+  restore_terminal();
+  act_by_default(signal_number);
+}
+
+void on_stop(int signal_number) {
+  const int saved_errno = errno;
+  suspend_terminal();
+  act_by_default(signal_number);  // returns when the process is continued
+  handle(signal_number, on_stop, SA_RESTART);
+  resume_terminal();
   errno = saved_errno;
 }
 
@@ -69,18 +111,17 @@ const std::atomic<bool>& install_interrupt_handler() {
   sigemptyset(&action.sa_mask);
   sigaddset(&action.sa_mask, SIGINT);
   sigaddset(&action.sa_mask, SIGTERM);
+  sigaddset(&action.sa_mask, SIGHUP);
   action.sa_flags = 0;  // no SA_RESTART: reads and writes that wait must come back
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  struct sigaction bus {};
-  bus.sa_handler = on_bus_error;
-  sigemptyset(&bus.sa_mask);
-  sigaction(SIGBUS, &bus, nullptr);
-  struct sigaction ignore {};
-  ignore.sa_handler = SIG_IGN;
-  sigemptyset(&ignore.sa_mask);
-  sigaction(SIGPIPE, &ignore, nullptr);
-  sigaction(SIGXFSZ, &ignore, nullptr);
+  if (!is_ignored(SIGHUP)) sigaction(SIGHUP, &action, nullptr);
+  // Shells without job control ignore it, and nobody would continue the process.
+  if (!is_ignored(SIGTSTP)) handle(SIGTSTP, on_stop, SA_RESTART);
+  handle(SIGQUIT, on_quit, 0);
+  handle(SIGBUS, on_bus_error, 0);
+  handle(SIGPIPE, SIG_IGN, 0);
+  handle(SIGXFSZ, SIG_IGN, 0);
   return interrupted;
 }
 
@@ -91,6 +132,11 @@ void clear_interrupt() {
 }
 
 bool termination_requested() { return terminated; }
+
+void request_termination() {
+  terminated = true;
+  interrupted = true;
+}
 
 ExitOnInterrupt::ExitOnInterrupt() {
   ++exit_at_once;

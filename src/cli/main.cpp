@@ -43,9 +43,9 @@ std::string overview() {
       "  sluice run -p \"Tell me a story about a fox and a lantern.\"\n"
       "  sluice run -m model.gguf -f question.txt -n 200 --temp 0.7\n"
       "  sluice inspect model.gguf --fit\n"
-      "\nMore: sluice COMMAND --help. Version: sluice --version.\n"
+      "\nMore: sluice COMMAND --help, --help-all. Version: sluice --version.\n"
       "Exit codes: 0 done, 1 failed at run time, 2 wrong usage, 3 unusable model or input file,\n"
-      "4 not enough memory, 130 interrupted.\n";
+      "4 not enough memory, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP: the terminal closed).\n";
   return text;
 }
 
@@ -66,7 +66,9 @@ Status unknown_command(const std::string& name) {
 }
 
 Status dispatch(std::vector<std::string> args, Console& console) {
-  if (args.empty() || args[0] == "--help" || args[0] == "-h") return console.print(overview());
+  if (args.empty() || args[0] == "--help" || args[0] == "--help-all" || args[0] == "-h") {
+    return console.print(overview());
+  }
   if (args[0] == "--version") return console.print("sluice " SLUICE_VERSION "\n");
   if (args[0] == "help") {  // "help run" for "run --help"
     if (args.size() == 1) return console.print(overview());

@@ -8,6 +8,7 @@
 
 #include "src/backend/cpu/thread_pool.h"
 #include "src/cli/bundled_model.h"
+#include "src/cli/numbers.h"
 
 namespace sluice::cli {
 namespace {
@@ -75,6 +76,18 @@ void ModelFlags::declare_rare(Flags& flags) {
                 cpu_isa_ = text;
                 return {};
               });
+  flags.value("-ngl,--gpu-layers,--n-gpu-layers", "N", "layers on a GPU (auto); none in this build",
+              [this](std::string_view text) -> Status {
+                const std::optional<std::int64_t> layers = parse_integer(text);
+                if (text != "auto" && text != "all" && (!layers || *layers < -1)) {
+                  return make_error(ErrorCode::kUsage,
+                                    "'{}' is not a number of layers; expected 0, 1, ..., auto or "
+                                    "all",
+                                    text);
+                }
+                wants_gpu_ = text != "auto" && text != "0";
+                return {};
+              });
 }
 
 std::uint32_t ModelFlags::threads() const {
@@ -94,6 +107,9 @@ Result<std::string> ModelFlags::path(Console& console) const {
 }
 
 EngineOptions ModelFlags::engine_options(Console& console, Progress& progress) const {
+  if (wants_gpu_) {
+    console.warning("--gpu-layers: this build has no GPU backend; all layers run on the CPU");
+  }
   EngineOptions options;
   if (context) {
     options.context = static_cast<std::uint32_t>(

@@ -16,7 +16,7 @@ class ModelFlags {
   void declare_model(Flags& flags);                      // -m
   void declare_context(Flags& flags, std::string help);  // -c
   void declare_machine(Flags& flags);                    // -t, --kv, --device
-  void declare_rare(Flags& flags);                       // --prefill-chunk, --cpu-isa
+  void declare_rare(Flags& flags);                       // --prefill-chunk, ...
 
   // Whether there is a -m.
   bool given() const { return model_.has_value(); }
@@ -26,7 +26,7 @@ class ModelFlags {
   Result<std::string> path(Console& console) const;
 
   // Options for Engine::load; its warnings are not printed yet. Loading can be interrupted and
-  // shows its progress.
+  // shows its progress. Warns of --gpu-layers, which nothing can follow yet.
   EngineOptions engine_options(Console& console, Progress& progress) const;
 
   std::optional<std::int64_t> context;
@@ -38,6 +38,7 @@ class ModelFlags {
   std::optional<std::string> model_;
   std::optional<std::int64_t> threads_;
   std::string cpu_isa_;
+  bool wants_gpu_ = false;
 };
 
 std::string_view kv_type_name(KvCacheType type);  // "int8"

@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 namespace sluice::cli {
 namespace {
@@ -32,20 +33,28 @@ std::optional<double> parse_real(std::string_view text) {
   return value;
 }
 
-Result<std::vector<std::int32_t>> parse_id_list(std::string_view text) {
-  std::vector<std::int32_t> ids;
+Result<std::vector<std::int32_t>> parse_number_list(std::string_view text, std::string_view what,
+                                                    std::int32_t lowest, std::int32_t highest) {
+  std::vector<std::int32_t> numbers;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view item = text.substr(begin, end - begin);
-    const std::optional<std::int32_t> id = parse_whole<std::int32_t>(item);
-    if (!id || *id < 0) {
+    const std::optional<std::int32_t> number = parse_whole<std::int32_t>(item);
+    if (!number || *number < lowest || *number > highest) {
+      const bool open = highest == std::numeric_limits<std::int32_t>::max();
       return make_error(ErrorCode::kUsage,
-                        "'{}' is not a token id; expected whole numbers from 0 as in 1,2,3", item);
+                        "'{}' is not {}; expected whole numbers from {}{} as in "
+                        "1,2,3",
+                        item, what, lowest, open ? "" : fmt::format(" to {}", highest));
     }
-    ids.push_back(*id);
+    numbers.push_back(*number);
     begin = end + 1;
   }
-  return ids;
+  return numbers;
+}
+
+Result<std::vector<std::int32_t>> parse_id_list(std::string_view text) {
+  return parse_number_list(text, "a token id", 0, std::numeric_limits<std::int32_t>::max());
 }
 
 std::string format_bytes(std::uint64_t bytes) {

@@ -17,7 +17,11 @@ std::optional<std::int64_t> parse_integer(std::string_view text);
 std::optional<std::uint64_t> parse_unsigned(std::string_view text);
 std::optional<double> parse_real(std::string_view text);
 
-// "1,2,3": at least one token id of at least 0.
+// "1,2,3": at least one whole number, each in [lowest, highest]. The error says that an item is not
+// `what`, such as "a token id".
+Result<std::vector<std::int32_t>> parse_number_list(std::string_view text, std::string_view what,
+                                                    std::int32_t lowest, std::int32_t highest);
+// The same of token ids, from 0.
 Result<std::vector<std::int32_t>> parse_id_list(std::string_view text);
 
 // 1536 -> "1.5 KiB".

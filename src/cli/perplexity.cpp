@@ -98,7 +98,7 @@ Status perplexity_command(std::span<const std::string> args, Console& console) {
               "and the second half of each is scored. Ends with a line \"perplexity: P +- E over N "
               "tokens\".");
   options.model.declare_model(flags);
-  flags.text("-f,--file", "FILE", "the text, as it is", &options.file);
+  flags.text("-f,--file", "FILE", "the text, as it is; -: stdin", &options.file);
   options.model.declare_context(flags, "tokens of a window (512)");
   flags.text("--reference", "FILE",
              "save the predictions here; if the file exists, compare with it: KL divergence, same "
@@ -115,7 +115,8 @@ Status perplexity_command(std::span<const std::string> args, Console& console) {
   if (!options.file) {
     return make_error(ErrorCode::kUsage, "perplexity wants a text: -f FILE");
   }
-  SLUICE_ASSIGN_OR_RETURN(const std::string text, read_file(*options.file, console.cancel()));
+  SLUICE_ASSIGN_OR_RETURN(const std::string text,
+                          read_file_or_stdin(*options.file, console.cancel()));
   SLUICE_ASSIGN_OR_RETURN(const std::string path, options.model.path(console));
 
   Progress progress(console);

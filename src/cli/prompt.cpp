@@ -12,8 +12,8 @@ namespace sluice::cli {
 void PromptFlags::declare(Flags& flags) {
   flags.positional("-", "", 1, &positional_);
   flags.text("-p,--prompt", "TEXT", "the prompt", &prompt_);
-  flags.text("-f,--file", "FILE", "a file that holds it; one line end at its end is dropped",
-             &file_);
+  flags.text("-f,--file", "FILE",
+             "a file that holds it, or - for stdin; one line end at its end is dropped", &file_);
   flags.text("--prompt-tokens", "IDS", "token ids as in 1,2,3; nothing is added", &ids_text_);
   flags.text("--system", "TEXT", "system message, for models with a chat template", &system_);
   flags.toggle("--raw", "no chat template: continue the text; control tokens in it count", &raw_);
@@ -40,14 +40,14 @@ Status PromptFlags::read(Console& console) {
   }
   if (prompt_) {
     text_ = *prompt_;
-  } else if (file_) {
+  } else if (file_ && *file_ != "-") {
     SLUICE_ASSIGN_OR_RETURN(text_, read_file(*file_, console.cancel()));
     drop_final_newline(text_);
   } else if (ids_text_) {
     Result<std::vector<std::int32_t>> ids = parse_id_list(*ids_text_);
     if (!ids.ok()) return usage("--prompt-tokens: " + ids.error().message);
     ids_ = std::move(*ids);
-  } else if (isatty(STDIN_FILENO) && positional_.empty()) {
+  } else if (isatty(STDIN_FILENO) && positional_.empty() && !file_) {
     return usage("no prompt; give one with -p \"TEXT\" or -f FILE, or pipe it in");
   } else {
     if (isatty(STDIN_FILENO)) console.info("type the prompt; Ctrl-D on an empty line ends it");

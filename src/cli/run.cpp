@@ -140,8 +140,10 @@ void say_finish(const GenerateResult& result, const GenerateRequest& request, co
                 Console& console) {
   if (result.finish == FinishReason::kLength) {
     console.info(fmt::format("cut after {} tokens (-n)", result.tokens.size()));
-  } else if (result.finish == FinishReason::kContext && request.max_tokens != -2) {
-    console.info(fmt::format("cut: the context of {} tokens is full (-c)", engine.context()));
+  } else if (result.finish == FinishReason::kContext) {
+    console.info(request.max_tokens == -2
+                     ? fmt::format("the context of {} tokens is full, as asked", engine.context())
+                     : fmt::format("cut: the context of {} tokens is full (-c)", engine.context()));
   }
 }
 

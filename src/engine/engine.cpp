@@ -122,6 +122,11 @@ Result<std::unique_ptr<Engine>> Engine::load(const std::string& path,
   return engine;
 }
 
+std::string Engine::advice_for_context(std::size_t tokens) const {
+  if (tokens <= spec().context) return fmt::format("use -c {} or more, or a shorter text", tokens);
+  return fmt::format("use a shorter text: the model was trained for {} tokens", spec().context);
+}
+
 Status Engine::reserve(SequenceId sequence, std::uint32_t tokens) {
   SLUICE_RETURN_IF_ERROR(kv_->reserve(sequence, tokens));
   for (const BlockCopy& copy : kv_->take_copies()) backend_->copy_kv_block(copy.from, copy.to);

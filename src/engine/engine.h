@@ -60,6 +60,8 @@ class Engine {
   std::uint32_t context() const { return context_; }
   std::uint32_t prefill_chunk() const { return prefill_chunk_; }
   const LoadInfo& info() const { return info_; }
+  // What to do, for messages about a text that would need a context of `tokens`.
+  std::string advice_for_context(std::size_t tokens) const;
 
   // Room for tokens [0, tokens) of a sequence. Where it is to write into a block that others own,
   // it gets a copy. kFailed without a change when the cache has too few blocks.

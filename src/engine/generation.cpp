@@ -42,10 +42,9 @@ Result<std::unique_ptr<Generation>> Generation::create(Engine& engine, GenerateR
     return make_error(ErrorCode::kUsage, "the prompt has no tokens; give at least one");
   }
   if (request.prompt.size() >= engine.context()) {
-    return make_error(ErrorCode::kUsage,
-                      "the prompt has {} tokens, the context holds {}; use -c {} or more, or a "
-                      "shorter prompt",
-                      request.prompt.size(), engine.context(), request.prompt.size() + 128);
+    return make_error(ErrorCode::kUsage, "the prompt has {} tokens, the context holds {}; {}",
+                      request.prompt.size(), engine.context(),
+                      engine.advice_for_context(request.prompt.size() + 128));
   }
   // Rows of the embedding beyond the vocabulary are padding and no candidates.
   const auto candidates = static_cast<std::size_t>(tokenizer.vocab_size());

@@ -14,6 +14,12 @@ namespace {
 constexpr std::size_t kBufferBytes = std::size_t{1} << 16;
 constexpr int kMaxTemporaryNames = 100;
 
+// EFBIG says "File too large" of every limit.
+std::string reason(int code) {
+  const std::string words = std::strerror(code);
+  return code == EFBIG ? words + " (a limit on the size of files; see ulimit -f)" : words;
+}
+
 }  // namespace
 
 Result<OutputFile> OutputFile::create(const std::string& path, std::uint64_t expected_bytes) {
@@ -36,7 +42,7 @@ Result<OutputFile> OutputFile::create(const std::string& path, std::uint64_t exp
     const int code = errno;
     if (code == ENOSPC || code == EFBIG || code == EDQUOT) {
       return failed("cannot write '{}': {} bytes are needed: {}", path, expected_bytes,
-                    std::strerror(code));
+                    reason(code));
     }
   }
   return file;
@@ -79,7 +85,7 @@ Status OutputFile::write_through(std::span<const std::byte> bytes) {
     if (count < 0) {
       const int code = errno;
       discard();
-      return failed("cannot write '{}': {}", path_, std::strerror(code));
+      return failed("cannot write '{}': {}", path_, reason(code));
     }
     bytes = bytes.subspan(static_cast<std::size_t>(count));
   }
@@ -98,7 +104,7 @@ Status OutputFile::commit() {
   if (::close(fd) != 0 || !synced || ::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
     const int code = synced ? errno : sync_error;
     ::unlink(temporary_path_.c_str());
-    return failed("cannot write '{}': {}", path_, std::strerror(code));
+    return failed("cannot write '{}': {}", path_, reason(code));
   }
   return {};
 }

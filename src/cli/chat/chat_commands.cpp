@@ -96,7 +96,8 @@ Status save(ChatLoop& chat, std::string_view argument) {
   if (std::filesystem::exists(path, error) && path != chat.session_path()) {
     return usage(fmt::format("'{}' exists and is not this chat; give another name", path));
   }
-  SLUICE_RETURN_IF_ERROR(write_session(path, chat.session().state(), chat.session().sequence()));
+  SLUICE_RETURN_IF_ERROR(
+      write_session(path, chat.session().whole_state(), chat.session().sequence()));
   chat.session_path() = path;
   const auto bytes = std::filesystem::file_size(path, error);
   chat.console().info(fmt::format(
@@ -216,7 +217,9 @@ Status context(ChatLoop& chat, std::string_view) {
                                  std::string(kWidth - filled, '.'), used, all,
                                  100.0 * static_cast<double>(used) / static_cast<double>(all));
   if (state.first_sent > 0) {
-    text += fmt::format("  the {} oldest turns no longer go to the model\n", state.first_sent / 2);
+    const std::size_t turns = state.first_sent / 2;
+    text += turns == 1 ? "  the oldest turn no longer goes to the model\n"
+                       : fmt::format("  the {} oldest turns no longer go to the model\n", turns);
   }
   for (std::size_t i = 0; i < costs.size(); ++i) {
     text += fmt::format("  {:>3}  {:>6} tokens  {}\n", state.first_sent / 2 + i + 1,
@@ -235,18 +238,23 @@ Status think(ChatLoop& chat, std::string_view argument) {
     SLUICE_RETURN_IF_ERROR(chat.console().print_untrusted(state.messages.back().reasoning + "\n"));
     return {};
   }
-  ChatState changed = state;
+  std::string note;
   if (argument == "on" || argument == "hide") {
-    changed.thinking = true;
-    chat.options().reasoning = argument == "on" ? ShowReasoning::kFull : ShowReasoning::kCollapsed;
+    const bool shown = argument == "on";
+    chat.session().set_thinking(true);
+    chat.options().reasoning = shown ? ShowReasoning::kFull : ShowReasoning::kCollapsed;
     chat.printer().set_reasoning(chat.options().reasoning);
+    note =
+        shown ? "reasoning is shown, dimmed" : "reasoning is folded into a line; /think shows it";
   } else if (argument == "off") {
-    changed.thinking = false;
+    chat.session().set_thinking(false);
+    note = chat.session().format().has_thinking_switch() ? "no reasoning from the next reply on"
+                                                         : kNoThinkingSwitch;
   } else {
     return usage("/think, /think on, /think hide or /think off");
   }
-  chat.session().set_state(std::move(changed));
   chat.changed();
+  chat.console().info(note);
   return {};
 }
 

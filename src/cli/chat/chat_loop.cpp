@@ -10,6 +10,7 @@
 #include "src/cli/memory_bandwidth.h"
 #include "src/cli/speculation_flags.h"
 #include "src/cli/terminal/history_file.h"
+#include "src/cli/terminal/terminal_guard.h"
 
 namespace sluice::cli {
 namespace {
@@ -42,14 +43,21 @@ ChatLoop::ChatLoop(Console& console, Progress& progress, Engine& engine, ChatSes
 }
 
 Status ChatLoop::run() {
+  const bool terminal = isatty(STDIN_FILENO) != 0;
   while (!leaving_ && ending_.ok()) {
     if (prefill_.empty()) replacing_ = false;
     const ReadResult read = editor_->read(prefill_);
     prefill_.clear();
     if (const std::string problem = editor_->take_history_problem(); !problem.empty()) {
-      console_.warning("the history of messages: " + problem);
+      console_.warning("messages are not kept for the arrow keys of later chats: " + problem);
     }
-    if (read.kind == ReadResult::Kind::kEnd) break;
+    if (read.kind == ReadResult::Kind::kEnd) {
+      const bool closed = terminal && isatty(STDIN_FILENO) == 0;  // or the signal is still to come
+      if (closed || termination_requested()) {
+        return make_error(ErrorCode::kInterrupted, "interrupted");
+      }
+      break;
+    }
     if (read.kind == ReadResult::Kind::kError) return failed("reading your message: {}", read.text);
     if (read.kind == ReadResult::Kind::kInterrupted) {
       // A signal: on a terminal without line editing, or between a reply and the next prompt.
@@ -136,13 +144,20 @@ void ChatLoop::answer(const std::function<Result<GenerateResult>(const ReplyEven
                      fmt::format("{} of {} tokens, {:.0f} s", held, total, seconds.count()));
   };
   events.on_dropped = [this](const DroppedTurns& dropped) {
+    const bool one = dropped.turns == 1;
     console_.info(
-        fmt::format("the context is full: the {} oldest turn{} no longer go{} to the model ({} "
-                    "tokens); {} tokens "
-                    "must be read anew",
-                    dropped.turns, dropped.turns == 1 ? "" : "s", dropped.turns == 1 ? "es" : "",
-                    dropped.tokens_before - dropped.tokens_after, dropped.tokens_to_run));
+        fmt::format("the context is full: the {} no longer {} to the model ({} tokens){}",
+                    one ? "oldest turn" : fmt::format("{} oldest turns", dropped.turns),
+                    one ? "goes" : "go", dropped.tokens_before - dropped.tokens_after,
+                    dropped.tokens_to_run == 0
+                        ? ""
+                        : fmt::format("; {} tokens must be read anew", dropped.tokens_to_run)));
   };
+  // What is typed meanwhile belongs to the next prompt, not into the reply.
+  std::optional<TerminalGuard> quiet;
+  if (editor_->can_edit()) {
+    quiet.emplace(STDIN_FILENO, STDERR_FILENO, TerminalGuard::Echo::kOff);
+  }
   printer_.begin();
   progress_.begin("reading");
   const Result<GenerateResult> result = generate(events);
@@ -152,6 +167,10 @@ void ChatLoop::answer(const std::function<Result<GenerateResult>(const ReplyEven
 }
 
 void ChatLoop::after_reply(const Result<GenerateResult>& result) {
+  // Also a reply that nobody reads any more is kept.
+  if (journal_ && !session_.unanswered() && !session_.state().messages.empty()) {
+    journal_result(journal_->reply(session_.state()));
+  }
   if (!printer_.status().ok()) {
     ending_ = printer_.status();
     return;
@@ -166,9 +185,9 @@ void ChatLoop::after_reply(const Result<GenerateResult>& result) {
   }
   last_result_ = *result;
   const std::vector<ChatMessage>& messages = session_.state().messages;
-  if (journal_ && !session_.unanswered() && !messages.empty()) {
-    journal_result(journal_->reply(session_.state()));
-  }
+  const bool only_thought = !session_.unanswered() && !messages.empty() &&
+                            messages.back().content.empty() && !messages.back().reasoning.empty();
+  const char* const early = only_thought ? ", before any answer: it was still thinking" : "";
   switch (result->finish) {
     case FinishReason::kInterrupted:
       if (isatty(STDIN_FILENO) == 0 || termination_requested()) {
@@ -182,14 +201,15 @@ void ChatLoop::after_reply(const Result<GenerateResult>& result) {
                         : "stopped; what there is of the reply stays");
       break;
     case FinishReason::kLength:
-      console_.info(fmt::format("cut after {} tokens (-n)", result->tokens.size()));
+      console_.info(fmt::format("cut after {} tokens (-n){}", result->tokens.size(), early));
       break;
     case FinishReason::kContext:
       console_.info(
-          fmt::format("cut: the context of {} tokens is full (-c). The next message makes room",
-                      engine_.context()));
+          fmt::format("cut: the context of {} tokens is full (-c){}. The next message makes room",
+                      engine_.context(), early));
       break;
     case FinishReason::kStop:
+      if (only_thought) console_.info("the model ended its reply without an answer");
       break;
   }
   if (options_.show_stats) console_.note(status_line());
@@ -210,7 +230,9 @@ void ChatLoop::adopt(SavedChat saved) {
   if (state.messages.size() >= 2) {
     const ChatMessage& last = state.messages.back();
     console_.info("you: " + beginning(state.messages[state.messages.size() - 2].content, 200));
-    console_.info("reply: " + beginning(last.content, 400));
+    const bool answered = !last.content.empty() || last.reasoning.empty();
+    console_.info(answered ? "reply: " + ending(last.content, 400)
+                           : "no answer yet, only thoughts: " + ending(last.reasoning, 400));
     if (last.interrupted) console_.info("that reply was cut short; /retry makes another");
   }
   if (session_.unanswered()) {
@@ -220,14 +242,14 @@ void ChatLoop::adopt(SavedChat saved) {
 }
 
 void ChatLoop::changed() {
-  if (journal_) journal_result(journal_->state(session_.state()));
+  if (journal_) journal_result(journal_->state(session_.whole_state()));
 }
 
 ChatJournal* ChatLoop::journal() {
   if (journal_) return &*journal_;
   if (options_.autosave.empty()) return nullptr;
   Result<ChatJournal> created =
-      ChatJournal::create(options_.autosave, engine_.file().name(), session_.state());
+      ChatJournal::create(options_.autosave, engine_.file().name(), session_.whole_state());
   if (!created.ok()) {
     journal_result(created.error());
     return nullptr;

@@ -2,11 +2,34 @@
 
 namespace sluice::cli {
 
+namespace {
+
+bool is_first_byte(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
+
+// Cuts first: a text may be large.
+std::string one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    const bool blank = c == ' ' || c == '\n' || c == '\t' || c == '\r';
+    if (!blank) line += c;
+    if (blank && !line.empty() && line.back() != ' ') line += ' ';
+  }
+  return line;
+}
+
+}  // namespace
+
 std::string beginning(std::string_view text, std::size_t bytes) {
-  if (text.size() <= bytes) return std::string(text);
-  // Back to the first byte of a character.
-  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
-  return std::string(text.substr(0, bytes)) + " ...";
+  if (text.size() <= bytes) return one_line(text);
+  while (bytes > 0 && !is_first_byte(text[bytes])) --bytes;
+  return one_line(text.substr(0, bytes)) + " ...";
+}
+
+std::string ending(std::string_view text, std::size_t bytes) {
+  if (text.size() <= bytes) return one_line(text);
+  std::size_t begin = text.size() - bytes;
+  while (begin < text.size() && !is_first_byte(text[begin])) ++begin;
+  return "... " + one_line(text.substr(begin));
 }
 
 ReplyPrinter::ReplyPrinter(Console& console, Progress& progress, MarkdownOptions options)
@@ -79,7 +102,9 @@ void ReplyPrinter::end() {
   if (console_.stdout_is_terminal()) put(markdown_.finish());
   // An answer that ends within a line; an empty answer is an empty line on a pipe, so that the
   // number of answers can be counted.
-  if (last_ != '\n' || place_ == Place::kNothing) put("\n");
+  const bool empty = console_.stdout_is_terminal() ? place_ == Place::kNothing  //
+                                                   : place_ != Place::kAnswer;
+  if (last_ != '\n' || empty) put("\n");
   place_ = Place::kNothing;
 }
 

@@ -10,8 +10,15 @@
 
 namespace sluice::cli {
 
-// The beginning of a text, in whole characters; info() escapes what must not reach a terminal.
+// The beginning or the end of a text for a note of one line, in whole characters and with one blank
+// for each run of white space; info() escapes what must not reach a terminal.
 std::string beginning(std::string_view text, std::size_t bytes);
+std::string ending(std::string_view text, std::size_t bytes);
+
+// Said where somebody asks a model not to think whose template has no way to tell it so.
+inline constexpr const char* kNoThinkingSwitch =
+    "this model's chat template has no switch for thinking: it thinks or not as it always does "
+    "(hide folds what it thinks)";
 
 // What of a model's reasoning is shown.
 enum class ShowReasoning { kFull, kCollapsed };

@@ -26,8 +26,8 @@ std::span<const ServePolicy> serve_policies();
 
 struct ReplayResult {
   std::string policy;
-  double rate = 0;     // of arrivals; 0: all at once
-  double seconds = 0;  // from the first arrival to the last answer
+  double rate = 0;       // of arrivals; 0: all at once
+  double seconds = 0;    // from the first arrival to the last answer
   LatencyStats latency;  // TTFT counts from the arrival
   SchedulerStats stats;
   double requests_per_s() const { return static_cast<double>(latency.items()) / seconds; }

@@ -32,9 +32,9 @@ std::string rate_text(double rate) {
 }
 
 std::string table(const std::vector<ReplayResult>& results) {
-  std::string text = fmt::format("{:<12}{:>9}{:>10}{:>9}{:>10}{:>10}{:>10}{:>9}{:>9}\n", "policy",
-                                 "arrive/s", "answer/s", "t/s", "TTFT p50", "p90", "p99", "TPOT p50",
-                                 "p99");
+  std::string text =
+      fmt::format("{:<12}{:>9}{:>10}{:>9}{:>10}{:>10}{:>10}{:>9}{:>9}\n", "policy", "arrive/s",
+                  "answer/s", "t/s", "TTFT p50", "p90", "p99", "TPOT p50", "p99");
   for (const ReplayResult& each : results) {
     const Percentiles ttft = each.latency.ttft(), tpot = each.latency.tpot();
     text += fmt::format("{:<12}{:>9}{:>10.2f}{:>9.1f}{:>10.0f}{:>10.0f}{:>10.0f}{:>9.1f}{:>9.1f}\n",
@@ -71,7 +71,8 @@ std::string curve(const std::vector<ReplayResult>& results) {
     const std::string name = fmt::format("{} {}", letter, each.policy);
     if (legend.find(name) == std::string::npos) legend += (legend.empty() ? "" : ", ") + name;
   }
-  std::string text = fmt::format("TTFT p90, ms, against requests answered per second: {}\n", legend);
+  std::string text =
+      fmt::format("TTFT p90, ms, against requests answered per second: {}\n", legend);
   for (std::size_t y = 0; y < kHeight; ++y) {
     const double exponent =
         top - (top - bottom) * static_cast<double>(y) / static_cast<double>(kHeight - 1);
@@ -166,9 +167,9 @@ void ServeBench::declare(Flags& flags) {
                   const std::string_view name = text.substr(0, end);
                   text.remove_prefix(std::min(end + 1, text.size()));
                   const auto all = serve_policies();
-                  const auto found =
-                      std::find_if(all.begin(), all.end(),
-                                   [&](const auto& policy) { return policy.name == name; });
+                  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& policy) {
+                    return policy.name == name;
+                  });
                   if (found == all.end()) {
                     return make_error(ErrorCode::kUsage,
                                       "'{}' is not static, continuous, chunked or prefix", name);
@@ -184,8 +185,9 @@ void ServeBench::declare(Flags& flags) {
 
 Status ServeBench::check() const {
   if (arrivals_ && (!rates_.empty() || requests_)) {
-    return make_error(ErrorCode::kUsage, "--arrivals has its own times: leave --rate and "
-                                         "--requests out");
+    return make_error(ErrorCode::kUsage,
+                      "--arrivals has its own times: leave --rate and "
+                      "--requests out");
   }
   return {};
 }

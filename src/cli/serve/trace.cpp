@@ -23,8 +23,8 @@ std::uint32_t log_normal(const TraceShape& shape, std::uint32_t stream, std::uin
   const double u = uniform(shape.seed, stream, index, kRadius);
   const double v = uniform(shape.seed, stream, index, kAngle);
   const double normal = std::sqrt(-2 * std::log(1 - u)) * std::cos(2 * std::numbers::pi * v);
-  return static_cast<std::uint32_t>(
-      std::clamp(std::round(median * std::exp(spread * normal)), 1.0, std::max(1.0, static_cast<double>(most))));
+  return static_cast<std::uint32_t>(std::clamp(std::round(median * std::exp(spread * normal)), 1.0,
+                                               std::max(1.0, static_cast<double>(most))));
 }
 
 }  // namespace
@@ -61,7 +61,8 @@ Result<std::vector<Arrival>> parse_trace(std::string_view text, const std::strin
     const std::int64_t prompt = count("prompt_tokens"), tokens = count("tokens");
     if (!(at >= 0 && at < 1e9) || prompt < 1 || prompt > kMost || tokens < 1 || tokens > kMost) {
       return bad_input(
-          "'{}' line {}: expected {{\"at\": seconds, \"prompt_tokens\": 1 or more, \"tokens\": 1 or "
+          "'{}' line {}: expected {{\"at\": seconds, \"prompt_tokens\": 1 or more, \"tokens\": 1 "
+          "or "
           "more}}",
           name, line_number);
     }

@@ -17,8 +17,8 @@ struct Arrival {
 
 struct TraceShape {
   std::uint32_t requests = 40;
-  double rate = 1;               // arrivals per second on average, a Poisson process; 0: all at once
-  std::uint32_t prefix = 0;      // tokens that all prompts begin with, in addition
+  double rate = 1;           // arrivals per second on average, a Poisson process; 0: all at once
+  std::uint32_t prefix = 0;  // tokens that all prompts begin with, in addition
   std::uint32_t most_prompt = 1;  // the context's share
   std::uint32_t most_tokens = 1;
   std::uint64_t seed = 0;

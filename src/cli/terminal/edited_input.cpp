@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -125,6 +126,7 @@ void EditedInput::load_history() {
   const auto entries = history_file_.load();
   if (!entries.ok()) {
     history_problem_ = entries.error().message;
+    history_file_ = HistoryFile("");
     return;
   }
   for (const std::string& entry : *entries) {
@@ -187,7 +189,10 @@ ReadResult EditedInput::result_of(std::string text) {
       is_long ? collapse(result.text, kMaxShownLines, kMaxShownBytes) : std::move(text);
   history_w(history_, &event, H_ENTER, wide_text(shown).c_str());
   const Status kept = history_file_.append(result.text);
-  if (!kept.ok()) history_problem_ = kept.error().message;
+  if (!kept.ok()) {
+    history_problem_ = kept.error().message;
+    history_file_ = HistoryFile("");  // the next message would only fail again
+  }
   return result;
 }
 
@@ -267,6 +272,26 @@ wchar_t* EditedInput::give_prompt(EditLine* edit) {
   return self->prompt_.data();
 }
 
+// Rows from the prompt's to the cursor's, in a window of columns_; most terminals have broken the
+// lines anew when the change is seen.
+std::size_t EditedInput::rows_above_cursor() const {
+  const std::wstring prompt = wide_text(options_.prompt);
+  const LineInfoW* line = el_wline(edit_);
+  std::size_t row = 0, column = 0;
+  const auto pass = [&](wchar_t character) {
+    const int known = wcwidth(character);
+    const std::size_t width = known < 0 ? 2 : static_cast<std::size_t>(known);  // ^A
+    if (character == L'\n' || column + width > columns_) {
+      ++row;
+      column = 0;
+    }
+    if (character != L'\n') column += width;
+  };
+  std::for_each(prompt.begin(), prompt.end(), pass);
+  std::for_each(line->buffer, line->cursor, pass);
+  return column >= columns_ ? row + 1 : row;
+}
+
 // libedit resizes at the beginning of a line; this follows changes in between.
 void EditedInput::follow_window_size() {
   winsize size{};
@@ -275,6 +300,11 @@ void EditedInput::follow_window_size() {
   columns_ = size.ws_col;
   rows_ = size.ws_row;
   if (!changed) return;
+  // libedit forgets what it has drawn and begins anew where the cursor is, so the old lines go
+  // first.
+  std::string clear = "\r";
+  for (std::size_t row = rows_above_cursor(); row > 0; --row) clear += "\x1b[A";
+  std::fputs((clear + "\x1b[J").c_str(), screen_);
   el_resize(edit_);
   el_wset(edit_, EL_REFRESH);
 }

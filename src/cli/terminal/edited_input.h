@@ -58,6 +58,7 @@ class EditedInput : public LineEditor {
   static wchar_t* give_prompt(EditLine* edit);
 
   void follow_window_size();
+  std::size_t rows_above_cursor() const;
   void list(const Completion& completion);
   unsigned char insert(std::string_view text);
   unsigned char press(const wchar_t* keys);

@@ -70,7 +70,7 @@ class LineEditor {
   // Whether lines are edited with libedit.
   virtual bool can_edit() const = 0;
 
-  // What is wrong with the history's file, once; else empty.
+  // What is wrong with the history's file, once; else empty. From then on nothing is kept.
   virtual std::string take_history_problem() { return {}; }
 
  protected:

@@ -9,8 +9,13 @@ namespace sluice {
 // on; its end restores them. Signals belong to the process, so there is one remembered terminal.
 class TerminalGuard {
  public:
+  enum class Echo : unsigned char {
+    kAsItIs,
+    // What is typed is not shown, but kept for the next read: while something else is printed.
+    kOff,
+  };
   // `input` is the terminal whose attributes change, `output` takes the codes.
-  TerminalGuard(int input, int output);
+  TerminalGuard(int input, int output, Echo echo = Echo::kAsItIs);
   ~TerminalGuard();
   TerminalGuard(const TerminalGuard&) = delete;
   TerminalGuard& operator=(const TerminalGuard&) = delete;
@@ -23,5 +28,10 @@ class TerminalGuard {
 // Restores the remembered terminal, if a guard lives. Only calls that are safe in a signal handler;
 // for those that end the process.
 void restore_terminal() noexcept;
+
+// The same for a process that is about to be stopped by a signal, and the way back when it goes on
+// in the foreground.
+void suspend_terminal() noexcept;
+void resume_terminal() noexcept;
 
 }  // namespace sluice

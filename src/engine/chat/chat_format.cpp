@@ -37,6 +37,21 @@ Result<ChatFormat> ChatFormat::from_source(std::string_view source, const Tokeni
                     parsed.error().message);
 }
 
+bool ChatFormat::has_thinking_switch() const {
+  const nlohmann::ordered_json user = {{"role", "user"}, {"content", "Hello."}};
+  const nlohmann::ordered_json system = {{"role", "system"}, {"content", "Be brief."}};
+  // A template may refuse a conversation without a system message, or with one.
+  for (const nlohmann::ordered_json& messages :
+       {nlohmann::ordered_json::array({user}), nlohmann::ordered_json::array({system, user})}) {
+    const std::tm noon = {.tm_mday = 1, .tm_year = 100};
+    const auto on = render(messages, {.thinking = true, .now = noon});
+    const auto off = render(messages, {.thinking = false, .now = noon});
+    if (on.ok() != off.ok()) return true;
+    if (on.ok() && join_parts(*on) != join_parts(*off)) return true;
+  }
+  return false;
+}
+
 Result<std::vector<TextPart>> ChatFormat::render(const nlohmann::ordered_json& messages,
                                                  const RenderOptions& options) const {
   ChatInput input;

@@ -38,6 +38,9 @@ class ChatFormat {
   static Result<ChatFormat> from_source(std::string_view source, const Tokenizer& tokenizer);
 
   bool plain() const { return plain_; }
+  // Whether RenderOptions::thinking changes anything: tried with a short conversation. (Searching
+  // the template for the variables' names would find "thinking" in its texts.)
+  bool has_thinking_switch() const;
   // Where a reply ends beside the model's own end-of-generation tokens.
   std::span<const std::string> stops() const { return stops_; }
 

@@ -45,6 +45,12 @@ void ChatSession::set_state(ChatState state) {
   }
 }
 
+ChatState ChatSession::whole_state() const {
+  ChatState whole = state_;
+  if (unanswered_) whole.messages.push_back({"user", *unanswered_, "", false});
+  return whole;
+}
+
 Result<GenerateResult> ChatSession::say(std::string message, const ReplyEvents& events) {
   message = replace_invalid_utf8(message);
   const std::size_t first_sent = state_.first_sent;
@@ -127,8 +133,8 @@ Result<std::vector<std::int32_t>> ChatSession::prompt_with_room(const ReplyEvent
   if (ids.size() + 1 > context) {
     return make_error(ErrorCode::kFailed,
                       "the message is too long: with what must stay it has {} tokens, the context "
-                      "holds {}; use -c {} or more, or a shorter message",
-                      ids.size(), context, ids.size() + room);
+                      "holds {}; {}",
+                      ids.size(), context, engine_.advice_for_context(ids.size() + room));
   }
   if (dropped.turns > 0 && events.on_dropped) {
     dropped.tokens_after = ids.size();
@@ -153,6 +159,7 @@ Result<GenerateResult> ChatSession::reply(const ReplyEvents& events) {
 
   ChatMessage message = {"assistant", "", "", false};
   ReasoningSplitter splitter(prompt_end);
+  bool delivered = true;
   const auto deliver = [&](const ReasoningSplitter::Piece& piece) {
     message.reasoning += piece.reasoning;
     message.content += piece.answer;
@@ -163,13 +170,15 @@ Result<GenerateResult> ChatSession::reply(const ReplyEvents& events) {
     if (!piece.answer.empty() && events.on_answer) {
       wanted = events.on_answer(piece.answer) && wanted;
     }
+    delivered = delivered && wanted;
     return wanted;
   };
   request.on_text = [&](std::string_view text) { return deliver(splitter.push(text)); };
   Result<GenerateResult> result = generate(sequence_, request);
-  const bool delivered = deliver(splitter.finish());
-  const bool interrupted = result.ok() ? result->finish == FinishReason::kInterrupted
-                                       : result.error().code == ErrorCode::kInterrupted;
+  deliver(splitter.finish());
+  const bool interrupted =
+      !delivered || (result.ok() ? result->finish == FinishReason::kInterrupted
+                                 : result.error().code == ErrorCode::kInterrupted);
   if (!result.ok() && !interrupted) return result;
   const bool nothing = message.content.empty() && message.reasoning.empty();
   if (interrupted && nothing) {
@@ -191,18 +200,32 @@ Result<std::vector<TurnCost>> ChatSession::costs() const {
   std::vector<TurnCost> costs;
   const std::vector<std::size_t> turns = state_.turns();
   if (turns.empty()) return costs;
-  // What one more turn adds to the whole; templates may refuse what does not end with a reply.
+  // What the conversation loses without its oldest turn, again and again. (What one more turn adds
+  // at the end would be another number: templates take the reasoning out of earlier turns.)
   ChatState part = state_;
-  std::size_t before = 0;
-  for (std::size_t i = 0; i < turns.size(); ++i) {
-    const std::size_t end = i + 1 < turns.size() ? turns[i + 1] : state_.messages.size();
-    part.messages.assign(state_.messages.begin(),
-                         state_.messages.begin() + static_cast<std::ptrdiff_t>(end));
+  const auto tokens = [&]() -> Result<std::size_t> {
     SLUICE_ASSIGN_OR_RETURN(
         const std::vector<std::int32_t> ids,
         format_.encode(part.sent_messages(), {false, state_.thinking, state_.now}));
-    costs.push_back({turns[i], ids.size() - std::min(before, ids.size())});
-    before = ids.size();
+    return ids.size();
+  };
+  SLUICE_ASSIGN_OR_RETURN(std::size_t rest, tokens());
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    std::size_t after = 0;
+    if (i + 1 < turns.size()) {
+      part.first_sent = turns[i + 1];
+      SLUICE_ASSIGN_OR_RETURN(after, tokens());
+    }
+    costs.push_back({turns[i], rest - std::min(after, rest)});
+    rest = after;
+  }
+  // The system message stands in front of the first turn; so far it counts with the last.
+  part.system.reset();
+  const Result<std::size_t> without_system = tokens();
+  if (without_system.ok()) {
+    const std::size_t system = costs.back().tokens - std::min(*without_system, costs.back().tokens);
+    costs.back().tokens -= system;
+    costs.front().tokens += system;
   }
   return costs;
 }

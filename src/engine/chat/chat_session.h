@@ -50,7 +50,7 @@ struct ReplyEvents {
 
 struct TurnCost {
   std::size_t message = 0;  // index of the user's message
-  std::size_t tokens = 0;   // of the turn, reply included; of the first also what precedes it
+  std::size_t tokens = 0;   // of the turn, reply included; of the first also the system message
 };
 
 class ChatSession {
@@ -59,12 +59,16 @@ class ChatSession {
   ChatSession(Engine& engine, const ChatFormat& format, ChatState state, ChatOptions options);
 
   const ChatState& state() const { return state_; }
+  // With the unanswered message at its end, as files keep it and set_state() takes it.
+  ChatState whole_state() const;
   // Replaces the conversation; the cache is kept, for what of it still fits.
   void set_state(ChatState state);
+  void set_thinking(bool thinking) { state_.thinking = thinking; }
   void set_system(std::optional<std::string> system) { state_.system = std::move(system); }
   void set_sampling(const SamplingParams& sampling) { state_.sampling = sampling; }
   CachedSequence& sequence() { return sequence_; }
   const Engine& engine() const { return engine_; }
+  const ChatFormat& format() const { return format_; }
 
   // Adds the user's message and its reply to the conversation. When interrupted in the middle of a
   // reply, what there is of it stays. On an error, and when interrupted before any text, the

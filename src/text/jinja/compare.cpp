@@ -35,10 +35,17 @@ bool equal_ranges(const RangeNode& a, const RangeNode& b) {
          (a.length == 0 || (a.start == b.start && (a.length == 1 || a.step == b.step)));
 }
 
+Result<bool> compare_views(Runtime& rt, Order order, const Value& a, const Value& b);
+
 Result<bool> equal_views(Runtime& rt, const Value& a, const Value& b, int depth) {
   const auto& x = a.as<DictViewNode>();
   const auto& y = b.as<DictViewNode>();
-  if (x.which != y.which || x.which == DictView::kValues) return a.node() == b.node();
+  if (x.which == DictView::kValues || y.which == DictView::kValues) return a.node() == b.node();
+  // Of keys and items only a tuple among the keys could be equal.
+  if (x.which != y.which && x.dict->items.size() == y.dict->items.size()) {
+    return compare_views(rt, Order::kLessEqual, a, b);
+  }
+  if (x.which != y.which) return false;
   if (x.which == DictView::kItems) return equal_dicts(rt, *x.dict, *y.dict, depth);
   if (x.dict->items.size() != y.dict->items.size()) return false;
   return std::all_of(x.dict->items.begin(), x.dict->items.end(),
@@ -108,6 +115,28 @@ std::string_view symbol(Order order) {
   }
 }
 
+// Keys and items compare as sets do: < is "a true subset of".
+bool is_set_view(const Value& v) {
+  return v.is(Kind::kDictView) && v.as<DictViewNode>().which != DictView::kValues;
+}
+
+Result<bool> compare_views(Runtime& rt, Order order, const Value& a, const Value& b) {
+  const bool turned = order == Order::kGreater || order == Order::kGreaterEqual;
+  const Value& small = turned ? b : a;
+  const Value& large = turned ? a : b;
+  const std::size_t size = small.as<DictViewNode>().dict->items.size();
+  const std::size_t limit = large.as<DictViewNode>().dict->items.size();
+  const bool strict = order == Order::kLess || order == Order::kGreater;
+  if (strict ? size >= limit : size > limit) return false;
+  SLUICE_ASSIGN_OR_RETURN(const auto iterator, iterate(rt, small));
+  for (Value element;;) {
+    SLUICE_ASSIGN_OR_RETURN(const bool more, iterator->next(rt, &element));
+    if (!more) return true;
+    SLUICE_ASSIGN_OR_RETURN(const bool held, contains(rt, large, element));
+    if (!held) return false;
+  }
+}
+
 Result<bool> compare_inside(Runtime& rt, Order order, const Value& a, const Value& b, int depth) {
   SLUICE_RETURN_IF_ERROR(rt.charge(1));
   if (depth > rt.limits().data_depth) {
@@ -133,6 +162,7 @@ Result<bool> compare_inside(Runtime& rt, Order order, const Value& a, const Valu
     }
     return holds(order, x.size() < y.size() ? -1 : (x.size() > y.size() ? 1 : 0));
   }
+  if (is_set_view(a) && is_set_view(b)) return compare_views(rt, order, a, b);
   return bad_input("'{}' not supported between instances of '{}' and '{}'", symbol(order),
                    type_name(a), type_name(b));
 }
