@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What guessing ahead gains: tokens/s with and without it, on work that copies and on work that does not.
 
-    scripts/measure_speculation.py -m model.gguf [--draft small.gguf] [--set copy|free|pair] [--rounds 5]
+    scripts/measure_speculation.py -m model.gguf [--draft small.gguf] [--set copy|free|pair|peer] [--rounds 5]
 
 For each task the runs of all settings alternate; the figures are medians, at temperature 0, and every run must give the same tokens as
 the one without guesses. Standard library only. Run it on an idle machine.
@@ -9,13 +9,17 @@ the one without guesses. Standard library only. Run it on an idle machine.
 - copy: edit a file, quote passages, answer from a text: --spec off, auto
 - free: ten prompts where nothing repeats: --spec off, auto
 - pair: a draft model: --spec off, auto, and fixed lengths; the bound is what the measured acceptance and costs allow
+- peer: the tasks of copy, beside llama.cpp's prompt lookup (LlamaPromptLookupDecoding of llama-cpp-python, 10 tokens, from --python-env), each
+  side with and without
 """
 
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CODE = (ROOT / "src/base/rng.h").read_text()
@@ -87,17 +91,65 @@ def pair(options):
               f"{percent(spec['accepted'], spec['drafted'])} |", flush=True)
 
 
+def peer_worker(options):
+    """Tokens/s after the prompt, without and with prompt lookup; a list of prompts on stdin."""
+    import time
+    from llama_cpp import Llama
+    from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
+    prompts = json.load(sys.stdin)
+    rates = []
+    for draft in (None, LlamaPromptLookupDecoding(num_pred_tokens=10)):
+        model = Llama(options.model, n_ctx=4096, n_threads=options.threads, n_threads_batch=options.threads, verbose=False, draft_model=draft,
+                      logits_all=draft is not None)
+        row = []
+        for prompt in prompts:
+            model.reset()
+            times = [time.perf_counter() for _ in model.create_chat_completion([{"role": "user", "content": prompt}], temperature=0,
+                                                                              max_tokens=options.n, stream=True)]
+            row.append((len(times) - 3) / (times[-2] - times[1]))  # a piece a token; the first and the last are none
+        rates.append(row)
+        del model
+    print(json.dumps(rates))
+
+
+def peer(options):
+    ours = {name: {"off": [], "auto": []} for name, _ in COPY}
+    theirs = {name: {"off": [], "lookup": []} for name, _ in COPY}
+    command = [options.python_env + "/bin/python", __file__, "-m", options.model, "-n", str(options.n), "--threads", str(options.threads), "--set",
+               "peer-worker"]
+    for _ in range(options.rounds):
+        for name, prompt in COPY:
+            for mode in ("off", "auto"):
+                ours[name][mode].append(run(options, prompt, ["--spec", mode, "-t", str(options.threads)])["timings"]["tokens_per_s"])
+        answer = subprocess.run(command, input=json.dumps([prompt for _, prompt in COPY]), check=True, capture_output=True, text=True).stdout
+        for mode, row in zip(("off", "lookup"), json.loads(answer)):
+            for (name, _), rate in zip(COPY, row):
+                theirs[name][mode].append(rate)
+    print("| task | sluice off, t/s | auto | auto / off | llama.cpp off, t/s | lookup | lookup / off |")
+    print("|---|---|---|---|---|---|---|")
+    for name, _ in COPY:
+        a, b = (statistics.median(ours[name][mode]) for mode in ("off", "auto"))
+        c, d = (statistics.median(theirs[name][mode]) for mode in ("off", "lookup"))
+        print(f"| {name} | {a:.1f} | {b:.1f} | {b / a:.2f} | {c:.1f} | {d:.1f} | {d / c:.2f} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", required=True)
     parser.add_argument("--draft")
-    parser.add_argument("--set", choices=["copy", "free", "pair"], default="copy")
+    parser.add_argument("--set", choices=["copy", "free", "pair", "peer", "peer-worker"], default="copy")
     parser.add_argument("--sluice", default=str(ROOT / "build/release/sluice"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--prompts", type=int, default=3, help="of the pair's measurement")
     parser.add_argument("-n", type=int, default=300, help="most tokens of an answer")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--python-env", default=str(ROOT / "build/venv-peers"))
     options = parser.parse_args()
-    if options.set == "pair":
+    if options.set == "peer-worker":
+        peer_worker(options)
+    elif options.set == "peer":
+        peer(options)
+    elif options.set == "pair":
         if not options.draft:
             parser.error("--set pair needs --draft")
         pair(options)

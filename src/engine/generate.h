@@ -54,6 +54,7 @@ struct Timings {
   double prefill_ms = 0;
   double decode_ms = 0;         // after the first token
   double tpot_ms = 0;           // decode_ms per further token (the one that ends the text included)
+  double longest_gap_ms = 0;    // between two tokens
   double tokens_per_s = 0;      // further tokens per second of decode_ms
   double bytes_per_token = 0;   // read by decode passes, on average
   double decode_bandwidth = 0;  // bytes per second of decode passes

@@ -117,10 +117,15 @@ Status Generation::draw(std::span<const float> logits) {
   held_ = text_.size();
   ++drawn_;
   SLUICE_ASSIGN_OR_RETURN(const TokenChoice choice, sampler_->sample(logits));
+  const Clock::time_point now = Clock::now();
+  Timings& timings = result_.timings;
   if (drawn_ == 1) {
-    first_token_ = Clock::now();
-    result_.timings.ttft_ms = ms_between(start_, first_token_);
+    first_token_ = now;
+    timings.ttft_ms = ms_between(start_, now);
+  } else {
+    timings.longest_gap_ms = std::max(timings.longest_gap_ms, ms_between(last_token_, now));
   }
+  last_token_ = now;
   if (tokenizer.is_eog(choice.id)) {
     end(FinishReason::kStop);
     return {};

@@ -87,6 +87,7 @@ class Generation {
 
   Clock::time_point start_;
   Clock::time_point first_token_;
+  Clock::time_point last_token_;
   PassTraffic read_;  // by decode passes
   std::uint64_t drawn_ = 0;
   double pass_ms_ = 0;

@@ -17,6 +17,7 @@ constexpr auto kPolicies = std::to_array<ServePolicy>({
     {"continuous", "a free slot is filled at once", true, false, false},
     {"chunked", "and prompts run in chunks beside the others", true, true, false},
     {"prefix", "and equal beginnings of prompts run once", true, true, true},
+    {"latency", "and chunks are small", true, true, true, SchedulePolicy::kLatency},
 });
 
 // Random tokens, none of which ends a text.
@@ -81,6 +82,7 @@ Result<ReplayResult> replay(Engine& engine, const SchedulerOptions& options,
       latency.prompt_tokens = each.result->prompt_tokens;
       latency.tokens = each.result->tokens.size();
       result.latency.add(latency);
+      result.longest_gap_ms = std::max(result.longest_gap_ms, timings.longest_gap_ms);
       ++done;
     }
     if (!finished.empty()) on_done(done);

@@ -20,15 +20,17 @@ struct ServePolicy {
   bool continuous = true;
   bool chunked_prefill = true;
   bool share_prefixes = true;
+  SchedulePolicy chunks = SchedulePolicy::kThroughput;
 };
-// static, continuous, chunked, prefix: each adds one thing to the one before.
+// static, continuous, chunked, prefix, latency: each adds one thing to the one before.
 std::span<const ServePolicy> serve_policies();
 
 struct ReplayResult {
   std::string policy;
-  double rate = 0;       // of arrivals; 0: all at once
-  double seconds = 0;    // from the first arrival to the last answer
-  LatencyStats latency;  // TTFT counts from the arrival
+  double rate = 0;            // of arrivals; 0: all at once
+  double seconds = 0;         // from the first arrival to the last answer
+  LatencyStats latency;       // TTFT counts from the arrival
+  double longest_gap_ms = 0;  // between two tokens of a request
   SchedulerStats stats;
   double requests_per_s() const { return static_cast<double>(latency.items()) / seconds; }
   double tokens_per_s() const { return static_cast<double>(latency.tokens()) / seconds; }

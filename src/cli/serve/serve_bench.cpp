@@ -24,6 +24,7 @@ SchedulerOptions scheduler_options(const ServePolicy& policy, std::uint32_t slot
   options.continuous = policy.continuous;
   options.chunked_prefill = policy.chunked_prefill;
   options.share_prefixes = policy.share_prefixes;
+  options.policy = policy.chunks;
   return options;
 }
 
@@ -37,9 +38,10 @@ std::string table(const std::vector<ReplayResult>& results) {
                   "answer/s", "t/s", "TTFT p50", "p90", "p99", "TPOT p50", "p99");
   for (const ReplayResult& each : results) {
     const Percentiles ttft = each.latency.ttft(), tpot = each.latency.tpot();
-    text += fmt::format("{:<12}{:>9}{:>10.2f}{:>9.1f}{:>10.0f}{:>10.0f}{:>10.0f}{:>9.1f}{:>9.1f}\n",
-                        each.policy, rate_text(each.rate), each.requests_per_s(),
-                        each.tokens_per_s(), ttft.p50, ttft.p90, ttft.p99, tpot.p50, tpot.p99);
+    text += fmt::format(
+        "{:<12}{:>9}{:>10.2f}{:>9.1f}{:>10.0f}{:>9.0f}{:>9.0f}{:>10.1f}{:>9.1f}{:>11.0f}\n",
+        each.policy, rate_text(each.rate), each.requests_per_s(), each.tokens_per_s(), ttft.p50,
+        ttft.p90, ttft.p99, tpot.p50, tpot.p99, each.longest_gap_ms);
   }
   return text;
 }
@@ -103,6 +105,7 @@ Json to_json(const std::vector<ReplayResult>& results) {
     entry["ttft_ms"] = percentiles_json(each.latency.ttft());
     entry["tpot_ms"] = percentiles_json(each.latency.tpot());
     entry["end_to_end_ms"] = percentiles_json(each.latency.end_to_end());
+    entry["longest_gap_ms"] = each.longest_gap_ms;
     entry["prompt_tokens"] = each.stats.prompt_tokens;
     entry["shared_tokens"] = each.stats.shared_tokens;
     entry["rows"] = each.stats.rows;
@@ -113,7 +116,7 @@ Json to_json(const std::vector<ReplayResult>& results) {
 }
 
 std::string page(const std::vector<ReplayResult>& results) {
-  constexpr const char* kColours[] = {"#8a8a8a", "#2563ab", "#c2571a", "#2c7a4b"};
+  constexpr const char* kColours[] = {"#8a8a8a", "#2563ab", "#c2571a", "#2c7a4b", "#8a3ab0"};
   std::vector<PlotSeries> ttft, tpot;
   const auto policies = serve_policies();
   for (std::size_t i = 0; i < policies.size(); ++i) {
@@ -148,11 +151,11 @@ void ServeBench::declare(Flags& flags) {
   flags.integer("--requests", "N", "arrivals of chance, a Poisson process (40)", 1, 1000000,
                 &requests_);
   flags.value(
-      "--rate", "R", "arrivals per second; may be repeated (shares of what the machine can do)",
+      "--rate", "R", "arrivals per second, 0: all at once; may be repeated (shares of what it can do)",
       [this](std::string_view text) -> Status {
         const std::optional<double> rate = parse_real(text);
-        if (!rate || !(*rate > 0 && *rate < 1e6)) {
-          return make_error(ErrorCode::kUsage, "'{}' is not a number above 0", text);
+        if (!rate || !(*rate >= 0 && *rate < 1e6)) {
+          return make_error(ErrorCode::kUsage, "'{}' is not a number of at least 0", text);
         }
         rates_.push_back(*rate);
         return {};
@@ -160,24 +163,24 @@ void ServeBench::declare(Flags& flags) {
       true);
   flags.text("--arrivals", "FILE", "lines {\"at\": s, \"prompt_tokens\": n, \"tokens\": n}",
              &arrivals_);
-  flags.value("--policies", "P,P,...", "static, continuous, chunked, prefix (all)",
-              [this](std::string_view text) -> Status {
-                while (!text.empty()) {
-                  const std::size_t end = std::min(text.find(','), text.size());
-                  const std::string_view name = text.substr(0, end);
-                  text.remove_prefix(std::min(end + 1, text.size()));
-                  const auto all = serve_policies();
-                  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& policy) {
-                    return policy.name == name;
-                  });
-                  if (found == all.end()) {
-                    return make_error(ErrorCode::kUsage,
-                                      "'{}' is not static, continuous, chunked or prefix", name);
-                  }
-                  policies_.push_back(&*found);
-                }
-                return {};
-              });
+  flags.value(
+      "--policies", "P,P,...", "static, continuous, chunked, prefix, latency (all)",
+      [this](std::string_view text) -> Status {
+        while (!text.empty()) {
+          const std::size_t end = std::min(text.find(','), text.size());
+          const std::string_view name = text.substr(0, end);
+          text.remove_prefix(std::min(end + 1, text.size()));
+          const auto all = serve_policies();
+          const auto found = std::find_if(all.begin(), all.end(),
+                                          [&](const auto& policy) { return policy.name == name; });
+          if (found == all.end()) {
+            return make_error(ErrorCode::kUsage,
+                              "'{}' is not static, continuous, chunked, prefix or latency", name);
+          }
+          policies_.push_back(&*found);
+        }
+        return {};
+      });
   flags.integer("--slots", "N", "requests at a time (8)", 1, 4096, &slots_);
   flags.integer("--prefix", "N", "tokens that all prompts begin with (0)", 0, 1 << 20, &prefix_);
   flags.text("--report", "FILE", "a page with plots", &report_);
