@@ -295,7 +295,7 @@ constexpr auto kCommands = std::to_array<ChatCommand>({
     {"/read", "FILE", "put a text file in front of your next message", read, true},
     {"/set", "[NAME VALUE]", "sampling settings: /set temp 0.7", set},
     {"/think", "[on|hide|off]", "the last reply's reasoning; show, collapse or avoid it", think},
-    {"/stats", "[on|off]", "speed, share of the bandwidth, context; on: after each reply", stats},
+    {"/stats", "[on|off]", "speed, bandwidth, context; on: after each reply", stats},
     {"/context", "", "how full the context is, and what each turn takes", context},
     {"/save", "[FILE]", "save the conversation with its cache", save, true},
     {"/load", "FILE", "go on with a saved conversation", load, true},
@@ -361,8 +361,8 @@ std::string chat_help() {
                         command.help);
   }
   text +=
-      "  Enter sends. Alt-Enter, a \\ at the end of a line or \"\"\" around a block make several "
-      "lines;\n  a paste is one message. Ctrl-C stops a reply and keeps it. //text sends /text.\n";
+      "  Enter sends. Several lines: Alt-Enter, a \\ at a line's end, \"\"\" around them;\n"
+      "  a paste is one message. Ctrl-C stops a reply and keeps it. //text sends /text.\n";
   return text;
 }
 

@@ -45,6 +45,13 @@ void ReplyPrinter::put(std::string_view text) {
   if (!cut) status_ = printed;
 }
 
+void ReplyPrinter::put_dim(std::string_view text) {
+  std::string codes = markdown_.begin_dim();
+  codes += markdown_.push(text);
+  codes += markdown_.end_dim();
+  put(codes);
+}
+
 void ReplyPrinter::begin() {
   place_ = Place::kNothing;
   hidden_bytes_ = 0;
@@ -62,7 +69,7 @@ bool ReplyPrinter::reasoning(std::string_view text) {
     place_ = Place::kReasoning;
     if (shown) put(markdown_.begin_dim());
     if (!shown && console_.stdout_is_terminal()) {
-      put(markdown_.begin_dim() + markdown_.push("thinking ...") + markdown_.end_dim());
+      put_dim("thinking ...");
     }
   }
   if (shown) {
@@ -79,9 +86,8 @@ void ReplyPrinter::end_reasoning() {
     put(markdown_.end_dim());
     put(last_ == '\n' ? "\n" : "\n\n");
   } else if (console_.stdout_is_terminal()) {
-    put(markdown_.begin_dim() +
-        markdown_.push(fmt::format(" {} bytes; /think shows them", hidden_bytes_)) +
-        markdown_.end_dim() + "\n");
+    put_dim(fmt::format(" {} bytes; /think shows them", hidden_bytes_));
+    put("\n");
   }
 }
 

@@ -40,6 +40,7 @@ class ReplyPrinter {
 
  private:
   void put(std::string_view text);
+  void put_dim(std::string_view text);
   void end_reasoning();
 
   Console& console_;

@@ -44,6 +44,7 @@ ReadResult PlainInput::read(std::string_view) {
     if (line.ends_with('\r')) line.pop_back();
     line = clean_text(line, result.replaced);
     if (lines.empty()) result.literal = line.starts_with("\"\"\"");
+    if (event == Event::kCancelled && prompts_) show("\n");  // behind the terminal's ^C
     if (event == Event::kEnd && line.empty() && lines.empty()) {
       if (prompts_) show("\n");
       return {.kind = Kind::kEnd};
