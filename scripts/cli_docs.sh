@@ -35,7 +35,7 @@ TEXT
 - stdout holds the answer and nothing else; everything else goes to stderr: `sluice: ...` for information,
   `sluice: warning: ...`, `sluice: error: ...`. Progress appears on a terminal only, after two seconds, and is wiped out.
 - Exit codes: 0 done, 1 failed at run time (a closed pipe and a full disk too), 2 wrong usage, 3 unusable model or
-  input file, 4 not enough memory, 130 interrupted (Ctrl-C or SIGTERM). A second Ctrl-C ends the program at once.
+  input file, 4 not enough memory, 130 interrupted (Ctrl-C, SIGTERM or SIGHUP). A second Ctrl-C ends the program at once.
 - Numbers have a decimal point in every locale. Text is bytes; bytes that are not UTF-8 are read as U+FFFD.
 - On a terminal, control characters that a model, a file or a user supplies are shown as `\x1b` and the like. Into a
   pipe or a file the text goes as it is.
