@@ -39,11 +39,11 @@ static void read_input(int fd, const sluice::ItemReaderOptions& options) {
 static void read_output(int fd) {
   std::size_t answers = 0;
   {
-    const auto output = sluice::BatchOutput::open(path_of(fd), nullptr);
+    const auto output = sluice::BatchOutput::open(path_of(fd), true, nullptr);
     if (!output.ok()) return;
     answers = (*output)->answers().size();
   }
-  const auto again = sluice::BatchOutput::open(path_of(fd), nullptr);
+  const auto again = sluice::BatchOutput::open(path_of(fd), true, nullptr);
   check(again.ok() && (*again)->torn_bytes() == 0 && (*again)->answers().size() == answers);
 }
 

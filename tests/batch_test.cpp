@@ -489,7 +489,7 @@ TEST_CASE("percentiles, goals and goodput") {
 TEST_CASE("the output file: index, torn line, lock, and what is no answer") {
   const TemporaryFolder folder;
   const std::string path = folder / "out";
-  const auto open = [&] { return BatchOutput::open(path, nullptr); };
+  const auto open = [&] { return BatchOutput::open(path, true, nullptr); };
   {
     auto output = open();
     REQUIRE_MESSAGE(output.ok(), (output.ok() ? "" : output.error().message));
@@ -548,8 +548,19 @@ TEST_CASE("the output file: index, torn line, lock, and what is no answer") {
     CHECK(contains(output.error().message, "line 3"));
     CHECK(TemporaryFolder::read(path) == whole + bad);  // untouched
   }
-  CHECK(BatchOutput::open("/dev/null", nullptr).error().code == ErrorCode::kUsage);
-  CHECK(BatchOutput::open(folder / ".", nullptr).error().code == ErrorCode::kFailed);
+  // Somebody's file without a line end is no torn answer, unless a batch is known to have begun it.
+  for (const char* other : {"precious", "{\"a\":1}", "{\"id\":\"a\",\"te"}) {
+    folder.file("out", other);
+    const auto refused = BatchOutput::open(path, false, nullptr);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().code == ErrorCode::kBadInput);
+    CHECK(TemporaryFolder::read(path) == other);
+  }
+  folder.file("out", whole + "{\"id\":\"to");
+  CHECK(BatchOutput::open(path, false, nullptr).ok());
+  CHECK(TemporaryFolder::read(path) == whole);
+  CHECK(BatchOutput::open("/dev/null", true, nullptr).error().code == ErrorCode::kUsage);
+  CHECK(BatchOutput::open(folder / ".", true, nullptr).error().code == ErrorCode::kFailed);
 }
 
 TEST_CASE("the output file: a full disk leaves whole lines, and is told") {
@@ -557,7 +568,7 @@ TEST_CASE("the output file: a full disk leaves whole lines, and is told") {
   struct rlimit before {};
   REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  auto output = BatchOutput::open(folder / "out", nullptr);
+  auto output = BatchOutput::open(folder / "out", true, nullptr);
   REQUIRE(output.ok());
   const struct rlimit small = {1000, before.rlim_max};
   REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);

@@ -306,6 +306,12 @@ class Usage(Batch):
             (["-i", source, "-o", "-", "--slots", "0"], b"--slots: '0'"),
             (["-i", source, "-o", "-", "--slo", "x=1"], b"--slo: 'x=1'"),
             (["-i", source, "-o", "-", "--report", "r.txt"], b"neither in .json nor in .html"),
+            (["-i", source, "-o", "-", "--report", "/no/such/folder/r.json"], b"can't be written there"),
+            (["-i", source, "-o", "-", "--report", self.folder / "." / "in.jsonl.json", "--prefix-file", self.path("in.jsonl.json", b"x")],
+             b"same file"),
+            (["-i", source, "-o", self.folder / "out.json", "--report", self.folder / "out.json"], b"same file"),
+            (["-i", source, "-o", self.folder / "o", "--prefix-file", self.path("o", b"text")], b"same file"),
+            (["-i", source, "-o", "-", "--prefix-file", self.path("long", b"many words " * 4000)], b"--prefix-file"),
             (["-i", source, "-o", "-", "--raw", "--system", "s"], b"--raw"),
             (["-i", source, "-o", "-", "--policy", "x"], b"--policy: 'x'"),
             (["-i", source, "-o", "/dev/null"], b"no regular file"),
@@ -338,6 +344,16 @@ class Resume(Batch):
         target = self.path("reference.jsonl")
         self.batch(source, target, *arguments)
         return self.answers(target)
+
+    def test_files_of_others_are_left_alone(self):
+        source = self.path("in.jsonl", items(1))
+        for name, data, run in [("a", b"precious", None), ("b", b'{"a":1}', None), ("c", None, b"my notes"), ("d", b"text\n", None)]:
+            target = self.path(name, data) if data else self.folder / name
+            notes = self.path(name + ".run", run) if run else None
+            self.batch(source, target, code=3)
+            self.assertEqual(target.read_bytes() if data else b"", data or b"")
+            if notes:
+                self.assertEqual(notes.read_bytes(), run)
 
     def test_nothing_is_run_twice(self):
         source, target = self.path("in.jsonl", items(4)), self.path("out.jsonl")

@@ -844,6 +844,39 @@ class Perplexity(WithModel):
 
 
 class Bench(WithModel):
+    def test_serve(self):
+        arrivals = self.folder / "arrivals.jsonl"
+        arrivals.write_text('{"at": 0, "prompt_tokens": 5, "tokens": 3}\n\n{"at": 0.01, "prompt_tokens": 70, "tokens": 1}\n')
+        report = self.folder / "page.html"
+        done = sluice("bench", "-m", STORIES, "--serve", "--arrivals", arrivals, "-c", 128, "--json", "--report", report)
+        self.check_code(done, 0)
+        results = json.loads(done.stdout)["serve"]
+        self.assertEqual([each["policy"] for each in results], ["static", "continuous", "chunked", "prefix", "latency"])
+        for each in results:
+            self.assertEqual(each["requests"], 2)
+            self.assertEqual(each["prompt_tokens"], 75)
+        self.assertIn("<svg", report.read_text())
+        done = sluice("bench", "-m", STORIES, "--serve", "--requests", 6, "--rate", 500, "--rate", 0, "--policies", "static,prefix", "-c", 128)
+        self.check_code(done, 0)
+        self.assertEqual(len([line for line in done.stdout.decode().splitlines() if line.startswith(("static", "prefix"))]), 4)
+        for arguments, code, message in [
+            (["--rate", "3"], 2, b"--rate has no meaning without --serve"),
+            (["--serve", "-p", "3"], 2, b"about passes"),
+            (["--serve", "--policies", "x"], 2, b"'x'"),
+            (["--serve", "--rate", "-1"], 2, b"'-1'"),
+            (["--serve", "--report", "x.json"], 2, b".html"),
+            (["--serve", "--prefix", "5000"], 2, b"--prefix 5000"),
+            (["--serve", "--arrivals", arrivals, "-c", "32"], 3, b"needs 71 tokens"),
+        ]:
+            with self.subTest(arguments=arguments):
+                done = sluice("bench", "-m", STORIES, *arguments)
+                self.check_code(done, code)
+                self.assertIn(message, done.stderr)
+        arrivals.write_text('{"at": 1, "prompt_tokens": 5, "tokens": 3}\n{"at": 0, "prompt_tokens": 7, "tokens": 1}\n')
+        done = sluice("bench", "-m", STORIES, "--serve", "--arrivals", arrivals)
+        self.check_code(done, 3)
+        self.assertIn(b"line 2", done.stderr)
+
     def test_json(self):
         done = sluice("bench", "-m", STORIES, "-p", 32, "-n", 8, "-d", 16, "-b", "1,4", "-r", 1, "--json")
         self.check_code(done, 0)

@@ -10,6 +10,7 @@
 #include "src/engine/scheduler/auto_slots.h"
 #include "src/engine/scheduler/scheduler.h"
 #include "src/engine/speculation/prompt_lookup.h"
+#include "tests/sanitized.h"
 #include "tests/temporary_folder.h"
 #include "tools/model_maker/maker.h"
 
@@ -123,7 +124,7 @@ SchedulerStats check_same(Engine& engine, const SchedulerOptions& options,
 TEST_CASE("the same tokens alone, in any company, with any policy and however small the cache") {
   std::mt19937 random(99);
   std::uint64_t preemptions = 0, shared = 0, accepted = 0;
-  for (int round = 0; round < 12; ++round) {
+  for (int round = 0; round < (sluice::test::kSanitized ? 3 : 12); ++round) {
     const std::uint32_t context = 160;
     const auto engine = make_engine(
         random,

@@ -75,8 +75,11 @@ struct Destination {
   static Result<Destination> open(const BatchCommandOptions& options, Console& console) {
     Destination destination;
     if (options.to_stdout()) return destination;
-    SLUICE_ASSIGN_OR_RETURN(destination.file,
-                            BatchOutput::open(*options.output, &console.cancel()));
+    // Only a batch has such a file beside it.
+    SLUICE_ASSIGN_OR_RETURN(const std::optional<RunFile> before,
+                            RunFile::read(RunFile::path_for(*options.output)));
+    SLUICE_ASSIGN_OR_RETURN(destination.file, BatchOutput::open(*options.output, before.has_value(),
+                                                                &console.cancel()));
     if (!destination.file->locked()) {
       console.warning(
           "the file system of the output has no locks: see to it that no second "
@@ -196,6 +199,24 @@ void say_prefix_advice(const PrefixAdvice& advice, const Tokenizer& tokenizer, C
       100 * found->could_save));
 }
 
+// A text in front of all prompts that leaves no room for any is one error, not one for each item.
+Status check_prefix(const BatchCommandOptions& options, const Engine& engine) {
+  if (options.prefix.empty()) return {};
+  // A token is seldom longer than 64 bytes: what is far too long need not be tokenized.
+  const std::size_t bytes = options.prefix.size();
+  std::size_t tokens = bytes / 64;
+  if (tokens < engine.context()) {
+    SLUICE_ASSIGN_OR_RETURN(const auto ids, engine.tokenizer().encode(options.prefix, {}));
+    tokens = ids.size();
+  }
+  if (tokens < engine.context()) return {};
+  return make_error(
+      ErrorCode::kUsage,
+      "--prefix-file: '{}' has {} bytes, about {} tokens, and the context holds {}; {}",
+      *options.prefix_file, bytes, tokens, engine.context(),
+      engine.advice_for_context(tokens + 128));
+}
+
 // What the exit code and the last line tell.
 Status outcome(const Status& ran, const BatchCounts& counts, const BatchCommandOptions& options,
                Console& console) {
@@ -206,6 +227,7 @@ Status outcome(const Status& ran, const BatchCounts& counts, const BatchCommandO
     }
     return ran;
   }
+  if (counts.settled() == 0) console.warning("the input has no items");
   const std::uint64_t errors = counts.failed + counts.skipped_errors;
   if (errors == 0) return {};
   std::string earlier;
@@ -254,6 +276,8 @@ Status batch_command(std::span<const std::string> args, Console& console) {
       const PromptMaker prompts,
       PromptMaker::create(engine->tokenizer(), std::move(format),
                           {options.system, options.prefix, options.raw, local_time(run.began)}));
+
+  SLUICE_RETURN_IF_ERROR(check_prefix(options, *engine));
 
   BatchOptions batch;
   batch.defaults = item_defaults(options, *engine, run.seed);

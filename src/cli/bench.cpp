@@ -232,6 +232,7 @@ Json to_json(const BenchResult& result, Engine& engine, KvCacheType kv) {
 
 Status bench_command(std::span<const std::string> args, Console& console) {
   BenchOptions options;
+  bool rows_given = false;
   Flags flags(
       "bench", "bench [-m MODEL] [-p N] [-n N] [-d N] [-b N,N,...] [--serve] [FLAGS]",
       "Measures passes on random tokens: medians, bytes read, and the share of the measured "
@@ -256,11 +257,25 @@ Status bench_command(std::span<const std::string> args, Console& console) {
   ServeBench serve;
   serve.declare(flags);
   flags.section("Rarely used", true);
-  options.model.declare_context(flags, "with --serve: tokens of context of a request (4096)");
+  options.model.declare_context(
+      flags, "with --serve: tokens of context of a request (the trained ones, at most 4096)");
   options.model.declare_rare(flags);
   SLUICE_ASSIGN_OR_RETURN(const Flags::Outcome outcome, flags.parse(args));
   if (!outcome.help.empty()) return console.print(outcome.help);
-  if (serve.wanted()) return serve.run(options.model, options.json, console);
+  if (serve.wanted()) {
+    if (options.prompt || options.decode || options.depth || options.repetitions || rows_given) {
+      return make_error(ErrorCode::kUsage,
+                        "-p, -n, -d, -b and -r are about passes; leave them out "
+                        "with --serve");
+    }
+    return serve.run(options.model, options.json, console);
+  }
+  const std::string unused = options.model.context
+                                 ? (serve.given().empty() ? "-c" : serve.given() + ", -c")
+                                 : serve.given();
+  if (!unused.empty()) {
+    return make_error(ErrorCode::kUsage, "{} has no meaning without --serve", unused);
+  }
   if (!options.prompt) options.prompt = 512;
   if (!options.decode) options.decode = 128;
   if (!options.depth) options.depth = 0;

@@ -1,10 +1,13 @@
 #include "src/cli/batch/batch_options.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <limits>
 
 #include "src/cli/batch/batch_report.h"
 #include "src/cli/input.h"
 #include "src/cli/numbers.h"
+#include "src/engine/batch/run_file.h"
 #include "src/engine/sampling/fields.h"
 
 namespace sluice::cli {
@@ -115,15 +118,44 @@ void BatchCommandOptions::declare(Flags& flags) {
   sampling.declare_rare(flags);
 }
 
+Status BatchCommandOptions::check_files_differ() const {
+  struct Named {
+    std::string_view flag;
+    std::string path;
+  };
+  std::vector<Named> read = {{"-i", *input}};
+  if (prefix_file) read.push_back({"--prefix-file", *prefix_file});
+  if (template_file) read.push_back({"--template", *template_file});
+  std::vector<Named> written;
+  if (!to_stdout()) {
+    written.push_back({"-o", *output});
+    written.push_back({"-o (its file of settings)", RunFile::path_for(*output)});
+  }
+  for (const std::string& report : reports) written.push_back({"--report", report});
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    const auto clash = [&](const Named& other) {
+      std::error_code none;  // files that don't exist yet are compared by their names
+      return other.path != "-" && (other.path == written[i].path ||
+                                   std::filesystem::equivalent(other.path, written[i].path, none));
+    };
+    for (const auto& others :
+         {read, std::vector(written.begin(), written.begin() + static_cast<long>(i))}) {
+      const auto found = std::find_if(others.begin(), others.end(), clash);
+      if (found == others.end()) continue;
+      return make_error(ErrorCode::kUsage, "{} and {} are the same file, '{}'; give another one",
+                        found->flag, written[i].flag, written[i].path);
+    }
+  }
+  return {};
+}
+
 Status BatchCommandOptions::check() const {
   const auto usage = [](std::string message) {
     return Error{ErrorCode::kUsage, std::move(message)};
   };
   if (!input) return usage("no input: -i FILE (- for stdin)");
   if (!output) return usage("no output: -o FILE (- for stdout)");
-  if (*input == *output && *input != "-") {
-    return usage("input and output are the same file; give another one with -o");
-  }
+  SLUICE_RETURN_IF_ERROR(check_files_differ());
   if (raw && (system || template_file)) {
     return usage("--raw turns the chat template off, which --system and --template need");
   }

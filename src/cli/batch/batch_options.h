@@ -51,6 +51,9 @@ struct BatchCommandOptions {
   Status read_files(Console& console);
   bool to_stdout() const { return *output == "-"; }
 
+  // kUsage where a file that is written is one of the others.
+  Status check_files_differ() const;
+
   // Everything that answers depend on beside items and model, by the flags' names.
   Json settings(std::uint32_t context) const;
 };

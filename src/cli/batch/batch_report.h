@@ -37,7 +37,7 @@ std::string batch_report_json(const BatchReport& report);
 // One page without anything outside it.
 std::string batch_report_html(const BatchReport& report);
 
-// "out.json" or "out.html"; kUsage for another ending.
+// "out.json" or "out.html"; kUsage for another ending, and for a folder that can't be written to.
 Status check_report_path(const std::string& path);
 // By the ending of the path; appears only when it is whole.
 Status write_batch_report(const std::string& path, const BatchReport& report);

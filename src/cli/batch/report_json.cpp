@@ -1,3 +1,9 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
 #include "src/cli/batch/batch_report.h"
 #include "src/cli/json.h"
 #include "src/gguf/output_file.h"
@@ -93,8 +99,14 @@ std::string batch_report_json(const BatchReport& report) {
 }
 
 Status check_report_path(const std::string& path) {
-  if (path.ends_with(".json") || path.ends_with(".html")) return {};
-  return make_error(ErrorCode::kUsage, "'{}' ends neither in .json nor in .html", path);
+  if (!path.ends_with(".json") && !path.ends_with(".html")) {
+    return make_error(ErrorCode::kUsage, "'{}' ends neither in .json nor in .html", path);
+  }
+  // Better said now than after a night.
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0) return {};
+  return make_error(ErrorCode::kUsage, "'{}' can't be written there: {}", path,
+                    std::strerror(errno));
 }
 
 Status write_batch_report(const std::string& path, const BatchReport& report) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/cli/batch/batch_report.h"
 #include "src/cli/batch/svg_plot.h"
 #include "src/cli/input.h"
 #include "src/cli/json.h"
@@ -151,11 +152,12 @@ void ServeBench::declare(Flags& flags) {
   flags.integer("--requests", "N", "arrivals of chance, a Poisson process (40)", 1, 1000000,
                 &requests_);
   flags.value(
-      "--rate", "R", "arrivals per second, 0: all at once; may be repeated (shares of what it can do)",
+      "--rate", "R",
+      "arrivals per second, 0: all at once; may be repeated (shares of what it can do)",
       [this](std::string_view text) -> Status {
         const std::optional<double> rate = parse_real(text);
         if (!rate || !(*rate >= 0 && *rate < 1e6)) {
-          return make_error(ErrorCode::kUsage, "'{}' is not a number of at least 0", text);
+          return make_error(ErrorCode::kUsage, "'{}' is not a number from 0 to 1e6", text);
         }
         rates_.push_back(*rate);
         return {};
@@ -183,10 +185,32 @@ void ServeBench::declare(Flags& flags) {
       });
   flags.integer("--slots", "N", "requests at a time (8)", 1, 4096, &slots_);
   flags.integer("--prefix", "N", "tokens that all prompts begin with (0)", 0, 1 << 20, &prefix_);
-  flags.text("--report", "FILE", "a page with plots", &report_);
+  flags.text("--report", "FILE", "a page with plots (.html)", &report_);
+}
+
+std::string ServeBench::given() const {
+  std::string names;
+  const auto add = [&names](bool given, const char* name) {
+    if (given) names += (names.empty() ? "" : ", ") + std::string(name);
+  };
+  add(requests_.has_value(), "--requests");
+  add(!rates_.empty(), "--rate");
+  add(arrivals_.has_value(), "--arrivals");
+  add(!policies_.empty(), "--policies");
+  add(slots_.has_value(), "--slots");
+  add(prefix_.has_value(), "--prefix");
+  add(report_.has_value(), "--report");
+  return names;
 }
 
 Status ServeBench::check() const {
+  if (report_) {
+    if (!report_->ends_with(".html")) {
+      return make_error(ErrorCode::kUsage, "--report: '{}' does not end in .html", *report_);
+    }
+    const Status status = check_report_path(*report_);
+    if (!status.ok()) return make_error(ErrorCode::kUsage, "--report: {}", status.error().message);
+  }
   if (arrivals_ && (!rates_.empty() || requests_)) {
     return make_error(ErrorCode::kUsage,
                       "--arrivals has its own times: leave --rate and "
@@ -220,6 +244,14 @@ Status ServeBench::run(const ModelFlags& model, bool json, Console& console) con
   if (arrivals_) {
     SLUICE_ASSIGN_OR_RETURN(const std::string text, read_file(*arrivals_, console.cancel()));
     SLUICE_ASSIGN_OR_RETURN(given, parse_trace(text, *arrivals_));
+    for (const Arrival& arrival : given) {
+      const std::uint64_t tokens =
+          std::uint64_t{shape.prefix} + arrival.prompt_tokens + arrival.tokens;
+      if (tokens <= engine->context()) continue;
+      return bad_input("'{}': the request at {} s needs {} tokens, the context holds {}; {}",
+                       *arrivals_, arrival.at_s, tokens, engine->context(),
+                       engine->advice_for_context(tokens));
+    }
   }
 
   std::vector<const ServePolicy*> policies = policies_;

@@ -16,6 +16,8 @@ class ServeBench {
  public:
   void declare(Flags& flags);
   bool wanted() const { return wanted_; }
+  // Flags that were given and mean nothing without --serve: "--rate, --slots"; empty: none.
+  std::string given() const;
   // Loads the model, replays, and prints the tables (or one JSON object) to stdout.
   Status run(const ModelFlags& model, bool json, Console& console) const;
 

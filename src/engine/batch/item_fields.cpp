@@ -102,11 +102,10 @@ Result<std::string> join_parts(const BatchJson& parts, std::size_t message) {
 
 Error wrong_value(std::string_view key, const BatchJson& value, std::string_view expected) {
   constexpr std::size_t kLongest = 60;
-  if (value.is_structured() || value.is_string()) {
-    const std::string_view type = value.is_string() ? "a text" : json_type_name(value);
-    return bad_input("'{}' is {} that does not fit; expected {}", key, type, expected);
-  }
-  return bad_input("'{}' is {}; expected {}", key, value.dump().substr(0, kLongest), expected);
+  // Texts may hold broken UTF-8, which dump() would throw for.
+  std::string found = value.dump(-1, ' ', true, BatchJson::error_handler_t::replace);
+  if (found.size() > kLongest) found = found.substr(0, kLongest) + "...";
+  return bad_input("'{}' is {}; expected {}", key, found, expected);
 }
 
 Result<std::string> read_text(const std::string& key, const BatchJson& value) {

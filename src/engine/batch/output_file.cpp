@@ -59,7 +59,7 @@ Error BatchOutput::failure(int code) const {
                 std::strerror(code), full ? "make room, then " : "");
 }
 
-Result<std::unique_ptr<BatchOutput>> BatchOutput::open(const std::string& path,
+Result<std::unique_ptr<BatchOutput>> BatchOutput::open(const std::string& path, bool ours,
                                                        const std::atomic<bool>* cancel) {
   std::unique_ptr<BatchOutput> output(new BatchOutput());
   output->path_ = path;
@@ -81,7 +81,7 @@ Result<std::unique_ptr<BatchOutput>> BatchOutput::open(const std::string& path,
     }
     output->locked_ = false;
   }
-  SLUICE_RETURN_IF_ERROR(output->read_answers(cancel));
+  SLUICE_RETURN_IF_ERROR(output->read_answers(ours, cancel));
   output->syncer_ = std::thread([raw = output.get()] { raw->sync_now_and_then(); });
   return output;
 }
@@ -91,13 +91,19 @@ BatchOutput::~BatchOutput() {
     const Status status = close();
 }
 
-Status BatchOutput::read_answers(const std::atomic<bool>* cancel) {
+Status BatchOutput::read_answers(bool ours, const std::atomic<bool>* cancel) {
   SLUICE_ASSIGN_OR_RETURN(LineReader lines, LineReader::open(path_, kAnswerBounds.bytes));
   for (;;) {
     LineReader::Line line;
     SLUICE_ASSIGN_OR_RETURN(const LineReader::State state, lines.next(line, true, cancel));
     if (state == LineReader::State::kEnd) break;
     if (!line.ended) {
+      if (!ours && answers_.empty()) {
+        return bad_input(
+            "'{}' has {} bytes that are no answers of a batch; they are left alone. Give another "
+            "output",
+            path_, line.bytes);
+      }
       torn_bytes_ = line.bytes;
       if (::ftruncate(fd_, static_cast<off_t>(line.begin)) != 0) return failure(errno);
       break;

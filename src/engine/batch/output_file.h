@@ -19,9 +19,11 @@ namespace sluice {
 class BatchOutput {
  public:
   // Opens or creates the file and locks it; then reads which items it answers, and cuts off a last
-  // line without its end (the trace of a crash). Errors: kUsage where another process has the lock
-  // or the path is no regular file; kBadInput where a line is no answer; kFailed, kInterrupted.
-  static Result<std::unique_ptr<BatchOutput>> open(const std::string& path,
+  // line without its end (the trace of a crash). `ours`: there is other evidence that the file is a
+  // batch's; without it, a file that has no whole line is left alone unless it is empty. Errors:
+  // kUsage where another process has the lock or the path is no regular file; kBadInput where a
+  // line is no answer; kFailed, kInterrupted.
+  static Result<std::unique_ptr<BatchOutput>> open(const std::string& path, bool ours,
                                                    const std::atomic<bool>* cancel);
   ~BatchOutput();
   BatchOutput(const BatchOutput&) = delete;
@@ -45,7 +47,7 @@ class BatchOutput {
 
  private:
   BatchOutput() = default;
-  Status read_answers(const std::atomic<bool>* cancel);
+  Status read_answers(bool ours, const std::atomic<bool>* cancel);
   void sync_now_and_then();
   Error failure(int code) const;
 

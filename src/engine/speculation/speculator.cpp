@@ -30,7 +30,7 @@ double SpeculationStats::formula_tokens() const {
 }
 
 double SpeculationStats::predicted_speedup() const {
-  return predicted_ms > 0 ? predicted_tokens / predicted_ms * pass_ms : 0;
+  return predicted_ms > 0 ? predicted_plain_ms / predicted_ms : 0;
 }
 
 double SpeculationStats::measured_speedup() const {
@@ -55,6 +55,8 @@ Status Speculator::begin(std::span<const std::int32_t> tokens, const SamplingPar
                          std::uint32_t stream) {
   stats_ = {};
   last_ = {};
+  one_row_ms_ = 0;
+  one_row_passes_ = 0;
   for (const auto& drafter : drafters_) {
     stats_.drafters.push_back({std::string(drafter->name()), 0, 0, {}, {}});
     SLUICE_RETURN_IF_ERROR(drafter->begin(tokens, sampling, stream));
@@ -81,8 +83,10 @@ Result<TokenTree> Speculator::propose(const DraftContext& context, std::size_t m
   }
   last_ = {};
   expected_ = plan.expected_tokens;
-  stats_.predicted_tokens += plan.expected_tokens;
-  stats_.predicted_ms += plan.expected_ms;
+  if (plan.expected_ms > 0) {
+    stats_.predicted_ms += plan.expected_ms;
+    stats_.predicted_plain_ms += plan.expected_tokens * controller_->pass_ms(beside.rows + 1);
+  }
   const std::int32_t root = context.tokens.back();
   if (plan.length == 0) return chain({root});
   const auto start = std::chrono::steady_clock::now();
@@ -103,7 +107,12 @@ void Speculator::pass_done(std::size_t rows, double ms) {
   if (!shared_) controller_->observe_pass(rows, ms);
   ++stats_.passes;
   stats_.elapsed_ms += ms;
-  stats_.pass_ms = controller_->pass_ms(1);
+  if (rows == 1) {
+    one_row_ms_ += ms;
+    ++one_row_passes_;
+  }
+  stats_.pass_ms = one_row_passes_ > 0 ? one_row_ms_ / static_cast<double>(one_row_passes_)
+                                       : controller_->pass_ms(1);
 }
 
 void Speculator::outcome(std::size_t checked, std::size_t accepted) {

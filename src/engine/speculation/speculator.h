@@ -24,12 +24,12 @@ struct SpeculationStats {
     std::array<std::uint64_t, DraftController::kMostDrafted> accepted_at = {};
   };
   std::vector<PerDrafter> drafters;
-  std::uint64_t passes = 0;     // of the target after the prompt
-  std::uint64_t tokens = 0;     // that they gave
-  double predicted_tokens = 0;  // what the controller expected of these passes
-  double predicted_ms = 0;      // and of their time
-  double pass_ms = 0;           // measured: of a pass of one row; 0: none was run
-  double elapsed_ms = 0;        // measured: passes and drafting
+  std::uint64_t passes = 0;       // of the target after the prompt
+  std::uint64_t tokens = 0;       // that they gave
+  double predicted_ms = 0;        // what the controller expected these passes to take
+  double predicted_plain_ms = 0;  // and the tokens it expected of them, one a pass
+  double pass_ms = 0;             // measured: a pass of one row; 0: none was run
+  double elapsed_ms = 0;          // measured: passes and drafting
 
   std::uint64_t checked = 0;  // drafted tokens that were compared: accepted, or the first wrong one
 
@@ -92,6 +92,8 @@ class Speculator {
   };
   Last last_;
   double expected_ = 1;
+  double one_row_ms_ = 0;  // of this request's passes of one row
+  std::uint64_t one_row_passes_ = 0;
 };
 
 }  // namespace sluice
