@@ -1,4 +1,5 @@
-// Whether this test runs under a sanitizer: ten to thirty times slower, so random tests take fewer cases.
+// Whether this test runs under a sanitizer: ten to thirty times slower, so random tests take fewer
+// cases.
 #pragma once
 
 namespace sluice::test {

@@ -1,10 +1,16 @@
 #include "src/engine/speculation/draft_model.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "src/gguf/describe.h"
 
 namespace sluice {
+namespace {
+
+constexpr std::size_t kUsuallyUnread = 4;
+
+}  // namespace
 
 Status check_same_vocabulary(const Tokenizer& target, const Tokenizer& draft) {
   const std::int32_t common = std::min(target.vocab_size(), draft.vocab_size());
@@ -68,9 +74,14 @@ Result<Draft> DraftModel::propose(const DraftContext& context, std::size_t most)
   most = std::min<std::size_t>(most, engine_.context() - text_);
   SLUICE_RETURN_IF_ERROR(sampler_->truncate(text_));
   const std::span<const float> usable = std::span(logits_).first(vocabulary_);
+  const auto start = std::chrono::steady_clock::now();
   SLUICE_ASSIGN_OR_RETURN(const CachedSequence::Prefill prefill,
                           sequence_.assign(context.tokens, logits_, context.cancel));
-  (void)prefill;
+  // A token or two since the last draft are part of drafting; a prompt is not.
+  if (context.tokens.size() - prefill.reused > kUsuallyUnread) {
+    const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
+    draft.reading_ms = ms.count();
+  }
   for (std::size_t i = 0; i < most; ++i) {
     SLUICE_ASSIGN_OR_RETURN(const TokenChoice choice, sampler_->sample(usable));
     draft.tokens.push_back(choice.id);

@@ -23,6 +23,9 @@ struct Draft {
   // How sure the drafter is, in its own classes: 0 to kDraftClasses - 1. Acceptance is counted for
   // each.
   std::size_t confidence = 0;
+  // Of the time that the draft took: what was spent once, on text that the drafter had not read
+  // yet. The next draft is not expected to cost it.
+  double reading_ms = 0;
 };
 
 // What of a draft can be verified, behind the text's last token `root`: at most `most` tokens, ids

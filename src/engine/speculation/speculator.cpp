@@ -98,7 +98,8 @@ Result<TokenTree> Speculator::propose(const DraftContext& context, std::size_t m
   TokenTree tree = usable_tree(root, draft, plan.length, context.vocabulary);
   const std::size_t drafted = tree.size() - 1;
   if (drafted == 0) return tree;
-  controller_->observe_drafting(plan.drafter, drafted, ms.count());
+  controller_->observe_drafting(plan.drafter, drafted,
+                                std::max(0.0, ms.count() - draft.reading_ms));
   last_ = {plan.drafter, std::min(draft.confidence, kDraftClasses - 1), drafted};
   return tree;
 }
