@@ -48,6 +48,12 @@ EngineOptions engine_options(const BatchCommandOptions& options, Console& consol
   engine.sequences = options.slots.value_or(kMostAutoSlots);
   // Each sequence wants logits, and guesses want more of them.
   engine.max_logits = std::max(2 * engine.sequences, engine.max_logits);
+  if (options.model.prefill_chunk && engine.prefill_chunk < engine.max_logits) {
+    console.warning(fmt::format(
+        "--prefill-chunk {}: passes of so many sequences need room for {} rows, which is used; "
+        "--step-tokens N makes prompt chunks smaller",
+        engine.prefill_chunk, engine.max_logits));
+  }
   engine.prefill_chunk = std::max(engine.prefill_chunk, engine.max_logits);
   return engine;
 }
@@ -202,19 +208,12 @@ void say_prefix_advice(const PrefixAdvice& advice, const Tokenizer& tokenizer, C
 // A text in front of all prompts that leaves no room for any is one error, not one for each item.
 Status check_prefix(const BatchCommandOptions& options, const Engine& engine) {
   if (options.prefix.empty()) return {};
-  // A token is seldom longer than 64 bytes: what is far too long need not be tokenized.
-  const std::size_t bytes = options.prefix.size();
-  std::size_t tokens = bytes / 64;
-  if (tokens < engine.context()) {
-    SLUICE_ASSIGN_OR_RETURN(const auto ids, engine.tokenizer().encode(options.prefix, {}));
-    tokens = ids.size();
-  }
+  SLUICE_ASSIGN_OR_RETURN(const auto ids, engine.tokenizer().encode(options.prefix, {}));
+  const std::size_t tokens = ids.size();
   if (tokens < engine.context()) return {};
   return make_error(
-      ErrorCode::kUsage,
-      "--prefix-file: '{}' has {} bytes, about {} tokens, and the context holds {}; {}",
-      *options.prefix_file, bytes, tokens, engine.context(),
-      engine.advice_for_context(tokens + 128));
+      ErrorCode::kUsage, "--prefix-file: '{}' has {} tokens, the context holds {}; {}",
+      *options.prefix_file, tokens, engine.context(), engine.advice_for_context(tokens + 128));
 }
 
 // What the exit code and the last line tell.

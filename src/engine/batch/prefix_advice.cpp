@@ -3,21 +3,14 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "src/engine/token_hash.h"
+
 namespace sluice {
 namespace {
 
 constexpr std::size_t kFewestPairs = 4;
 constexpr double kWorthSaying = 0.2;
 constexpr std::size_t kShown = 12;  // tokens of the difference
-
-std::uint64_t hash(std::span<const std::int32_t> tokens) {
-  std::uint64_t h = 0xcbf29ce484222325;
-  for (const std::int32_t token : tokens) {
-    h = (h ^ static_cast<std::uint32_t>(token)) * 0x9E3779B97F4A7C15u;
-    h ^= h >> 29;
-  }
-  return h;
-}
 
 }  // namespace
 
@@ -29,11 +22,11 @@ void PrefixAdvice::add(std::span<const std::int32_t> prompt) {
     const auto from = static_cast<std::size_t>(ends.first - prompt.begin());
     std::unordered_set<std::uint64_t> runs;
     for (std::size_t i = from; i + kRun <= last_.size(); ++i) {
-      runs.insert(hash(std::span(last_).subspan(i, kRun)));
+      runs.insert(token_hash(std::span(last_).subspan(i, kRun)));
     }
     std::size_t common = 0;
     for (std::size_t i = from; i + kRun <= prompt.size();) {
-      const bool known = !runs.empty() && runs.contains(hash(prompt.subspan(i, kRun)));
+      const bool known = !runs.empty() && runs.contains(token_hash(prompt.subspan(i, kRun)));
       common += known ? kRun : 0;
       i += known ? kRun : 1;
     }

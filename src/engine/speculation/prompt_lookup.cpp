@@ -2,20 +2,13 @@
 
 #include <algorithm>
 
+#include "src/engine/token_hash.h"
+
 namespace sluice {
 namespace {
 
 // Agreement beyond this tells nothing more.
 constexpr std::size_t kMeasured = 16;
-
-std::uint64_t hash(std::span<const std::int32_t> tokens) {
-  std::uint64_t h = 0xcbf29ce484222325;
-  for (const std::int32_t token : tokens) {
-    h = (h ^ static_cast<std::uint32_t>(token)) * 0x9E3779B97F4A7C15u;
-    h ^= h >> 29;
-  }
-  return h;
-}
 
 }  // namespace
 
@@ -23,7 +16,7 @@ void NgramIndex::append(std::int32_t token) {
   // Now the n-grams in front of it are followed by something.
   const std::size_t at = tokens_.size();
   for (std::size_t n = kShortest; n <= kLongest && n <= at; ++n) {
-    last_[n - kShortest][hash(std::span(tokens_).subspan(at - n, n))] =
+    last_[n - kShortest][token_hash(std::span(tokens_).subspan(at - n, n))] =
         static_cast<std::uint32_t>(at);
   }
   tokens_.push_back(token);
@@ -36,7 +29,7 @@ void NgramIndex::clear() {
 
 std::optional<std::size_t> NgramIndex::find(std::span<const std::int32_t> ngram) const {
   const auto& map = last_[ngram.size() - kShortest];
-  const auto found = map.find(hash(ngram));
+  const auto found = map.find(token_hash(ngram));
   if (found == map.end()) return std::nullopt;
   return found->second;
 }
