@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-tidy on the C++ sources that a change touches:  scripts/check_tidy.sh [BUILD_DIR [SECONDS [FILE...]]]
+# clang-tidy on the C++ sources that a change touches:  scripts/check_tidy.sh [SECONDS [FILE...]]
 # Without FILEs: the sources that differ from the merge base with origin/main; where there is none, or it is this
 # very commit (as in a fresh clone), all sources, latest change first. A file that was found clean is not
 # looked at again until it or something it may include changes. Starts no new file after SECONDS and says
@@ -8,10 +8,10 @@ set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
 cd "$(repo_root)"
 
-build_dir=${1:-build/release}
-seconds=${2:-100000}
-shift $(($# < 2 ? $# : 2))
-[ -f "$build_dir/compile_commands.json" ] || die "$build_dir is not configured: cmake --preset release"
+seconds=${1:-100000}
+shift $(($# < 1 ? $# : 1))
+build_dir=build/tidy # only configured: one command a file
+cmake --preset release -B "$build_dir" -DSLUICE_UNITY=OFF >build/tidy.log 2>&1 || { cat build/tidy.log; exit 1; }
 
 candidates() {
   local base

@@ -7,7 +7,7 @@
 #
 # --quick: only formatting, release build, fuzzers and release suite.
 #
-# Environment: SLUICE_TIDY_SECONDS (180) bounds the analysis, SLUICE_FUZZ_SECONDS (10) each fuzzer's run.
+# Environment: SLUICE_TIDY_SECONDS (60) bounds the analysis, SLUICE_FUZZ_SECONDS (10) each fuzzer's run.
 set -uo pipefail
 . "$(dirname "$0")/lib/common.sh"
 cd "$(repo_root)" || exit 1
@@ -53,7 +53,7 @@ fuzz() {
 check "formatting" scripts/check_format.sh
 check "release build" build release all -DSLUICE_TESTS=ON -DSLUICE_BENCHMARKS=ON
 if ! $quick; then
-check "static analysis of changed files" scripts/check_tidy.sh build/release "${SLUICE_TIDY_SECONDS:-180}"
+check "static analysis of changed files" scripts/check_tidy.sh "${SLUICE_TIDY_SECONDS:-60}"
 check "unit tests under ASan and UBSan" asan
 check "threaded tests under TSan" tsan
 fi

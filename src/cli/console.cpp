@@ -55,7 +55,7 @@ std::size_t terminal_columns() {
 }
 
 // Messages quote model files, templates and arguments.
-std::string one_line(std::string_view text) {
+std::string as_line(std::string_view text) {
   constexpr std::size_t kLongest = 4000;
   return printable(text, kLongest) + "\n";
 }
@@ -91,12 +91,12 @@ Status Console::close_stdout() {
 }
 
 void Console::info(std::string_view line) {
-  if (!quiet_) note("sluice: " + one_line(line));
+  if (!quiet_) note("sluice: " + as_line(line));
 }
 
-void Console::warning(std::string_view line) { note("sluice: warning: " + one_line(line)); }
+void Console::warning(std::string_view line) { note("sluice: warning: " + as_line(line)); }
 
-void Console::error(std::string_view line) { note("sluice: error: " + one_line(line)); }
+void Console::error(std::string_view line) { note("sluice: error: " + as_line(line)); }
 
 void Console::note(std::string_view text) {
   // Nobody can be told that stderr is gone.

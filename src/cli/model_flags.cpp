@@ -13,7 +13,7 @@
 namespace sluice::cli {
 namespace {
 
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
+constexpr std::int64_t kLongestContext = std::int64_t{1} << 31;
 constexpr std::int64_t kMostThreads = 1024;
 
 struct KvName {
@@ -53,7 +53,7 @@ void ModelFlags::declare_model(Flags& flags) {
 }
 
 void ModelFlags::declare_context(Flags& flags, std::string help) {
-  flags.integer("-c,--ctx-size,--context", "N", std::move(help), 1, kMostTokens, &context);
+  flags.integer("-c,--ctx-size,--context", "N", std::move(help), 1, kLongestContext, &context);
 }
 
 void ModelFlags::declare_machine(Flags& flags) {

@@ -7,6 +7,7 @@
 
 #include "src/base/checked.h"
 #include "src/gguf/describe.h"
+#include "src/gguf/limits.h"
 
 namespace sluice {
 namespace {
@@ -15,7 +16,6 @@ namespace {
 constexpr std::uint64_t kMaxKeys = 1 << 16;
 constexpr std::uint64_t kMaxTensors = 1 << 20;
 constexpr std::uint64_t kMaxArrayItems = 1 << 24;  // strings and nested arrays in one file
-constexpr std::uint64_t kMaxNameBytes = 65535;     // of keys and tensor names
 constexpr int kMaxArrayDepth = 8;
 
 // Smallest sizes in bytes, to hold counts against the rest of the file.
@@ -23,8 +23,6 @@ constexpr std::uint64_t kMinKeyValueBytes = 8 + 4 + 1;            // key, type, 
 constexpr std::uint64_t kMinTensorInfoBytes = 8 + 4 + 8 + 4 + 8;  // name, dims, type, offset
 constexpr std::uint64_t kMinStringBytes = 8;                      // length
 constexpr std::uint64_t kMinArrayBytes = 4 + 8;                   // type, count
-
-constexpr std::uint64_t kDefaultAlignment = 32;
 
 // Bytes of a number or bool; 0 for strings and arrays.
 std::uint64_t scalar_bytes(GgufValueType type) {
@@ -140,9 +138,9 @@ class Parser {
   Status read_metadata() {
     for (std::uint64_t i = 0; i < key_count_; ++i) {
       SLUICE_ASSIGN_OR_RETURN(const auto key, string(fmt::format("the name of key {}", i)));
-      if (key.empty() || key.size() > kMaxNameBytes) {
+      if (key.empty() || key.size() > kGgufMaxNameBytes) {
         return bad_input("'{}': the name of key {} has {} bytes, expected 1 to {}", name_, i,
-                         key.size(), kMaxNameBytes);
+                         key.size(), kGgufMaxNameBytes);
       }
       const std::string what = fmt::format("key '{}'", printable(key));
       if (!out_.metadata_index.emplace(key, out_.metadata.size()).second) {
@@ -257,7 +255,7 @@ class Parser {
   }
 
   Status read_alignment() {
-    out_.alignment = kDefaultAlignment;
+    out_.alignment = kGgufDefaultAlignment;
     const auto found = out_.metadata_index.find("general.alignment");
     if (found == out_.metadata_index.end()) return {};
     const GgufValue& value = out_.metadata[found->second].second;
@@ -277,9 +275,9 @@ class Parser {
     for (std::uint64_t i = 0; i < tensor_count_; ++i) {
       GgufTensor tensor;
       SLUICE_ASSIGN_OR_RETURN(tensor.name, string(fmt::format("the name of tensor {}", i)));
-      if (tensor.name.empty() || tensor.name.size() > kMaxNameBytes) {
+      if (tensor.name.empty() || tensor.name.size() > kGgufMaxNameBytes) {
         return bad_input("'{}': the name of tensor {} has {} bytes, expected 1 to {}", name_, i,
-                         tensor.name.size(), kMaxNameBytes);
+                         tensor.name.size(), kGgufMaxNameBytes);
       }
       const std::string what = fmt::format("tensor '{}'", printable(tensor.name));
       if (!out_.tensor_index.emplace(tensor.name, out_.tensors.size()).second) {

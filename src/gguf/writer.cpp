@@ -6,13 +6,12 @@
 
 #include "src/base/checked.h"
 #include "src/gguf/describe.h"
+#include "src/gguf/limits.h"
 
 namespace sluice {
 namespace {
 
 constexpr std::uint32_t kVersion = 3;
-constexpr std::uint32_t kDefaultAlignment = 32;
-constexpr std::size_t kMaxNameBytes = 65535;
 constexpr std::string_view kAlignmentKey = "general.alignment";
 
 // Bytes are gathered in strings.
@@ -35,7 +34,7 @@ void append_text(std::string& out, std::string_view text) {
 GgufWriter::GgufWriter(std::uint32_t alignment) : alignment_(alignment) {
   if (!std::has_single_bit(alignment)) {
     fail(failed("the alignment is {}, expected a power of two", alignment));
-    alignment_ = kDefaultAlignment;
+    alignment_ = kGgufDefaultAlignment;
   }
 }
 
@@ -44,8 +43,8 @@ void GgufWriter::fail(Error error) {
 }
 
 void GgufWriter::start_value(std::string_view key, GgufValueType type) {
-  if (key.empty() || key.size() > kMaxNameBytes) {
-    fail(failed("a metadata key has {} bytes, expected 1 to {}", key.size(), kMaxNameBytes));
+  if (key.empty() || key.size() > kGgufMaxNameBytes) {
+    fail(failed("a metadata key has {} bytes, expected 1 to {}", key.size(), kGgufMaxNameBytes));
   } else if (key == kAlignmentKey) {
     fail(failed("'{}' is set by the writer's alignment, not as a key", key));
   } else if (!keys_.emplace(key).second) {
@@ -121,8 +120,9 @@ void GgufWriter::add_value(std::string_view key, const GgufValue& value) {
 void GgufWriter::add_tensor(std::string_view name, BlockType type,
                             std::vector<std::uint64_t> dims) {
   const BlockTypeInfo& info = block_type_info(type);
-  if (name.empty() || name.size() > kMaxNameBytes) {
-    return fail(failed("a tensor name has {} bytes, expected 1 to {}", name.size(), kMaxNameBytes));
+  if (name.empty() || name.size() > kGgufMaxNameBytes) {
+    return fail(
+        failed("a tensor name has {} bytes, expected 1 to {}", name.size(), kGgufMaxNameBytes));
   }
   if (!tensor_names_.emplace(name).second) {
     return fail(failed("tensor '{}' is added twice", printable(name)));
@@ -154,7 +154,7 @@ std::uint64_t GgufWriter::padded(std::uint64_t bytes) const {
 }
 
 std::string GgufWriter::header() const {
-  const bool has_alignment = alignment_ != kDefaultAlignment;
+  const bool has_alignment = alignment_ != kGgufDefaultAlignment;
   std::string out = "GGUF";
   append_number(out, kVersion);
   append_number<std::uint64_t>(out, tensors_.size());

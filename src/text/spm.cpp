@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, which stands for a space
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, which stands for a space
 
 }  // namespace
 
@@ -29,10 +29,10 @@ void SpmEncoder::encode(const Vocab& vocab, std::string_view text, bool space_in
                         Scratch& scratch, std::vector<std::int32_t>& ids) const {
   std::string& escaped = scratch.text;
   escaped.clear();
-  if (space_in_front) escaped += kSpace;
+  if (space_in_front) escaped += kSpaceMark;
   for (const char c : text) {
     if (c == ' ') {
-      escaped += kSpace;
+      escaped += kSpaceMark;
     } else {
       escaped += c;
     }

@@ -78,13 +78,13 @@ bool is_phi3(const GgufFile& file) {
 
 // "▁" of SentencePiece texts back to a space.
 std::string unescape_spaces(std::string_view text) {
-  constexpr std::string_view kSpace = "\xE2\x96\x81";
+  constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
-    const bool space = text.starts_with(kSpace);
+    const bool space = text.starts_with(kSpaceMark);
     out += space ? ' ' : text[0];
-    text.remove_prefix(space ? kSpace.size() : 1);
+    text.remove_prefix(space ? kSpaceMark.size() : 1);
   }
   return out;
 }

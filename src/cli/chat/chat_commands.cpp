@@ -211,10 +211,10 @@ Status context(ChatLoop& chat, std::string_view) {
   SLUICE_ASSIGN_OR_RETURN(const std::size_t used, chat.session().prompt_tokens());
   const ChatState& state = chat.session().state();
   const std::size_t all = chat.engine().context();
-  constexpr std::size_t kWidth = 40;
-  const std::size_t filled = std::min(kWidth, used * kWidth / all);
+  constexpr std::size_t kBarWidth = 40;
+  const std::size_t filled = std::min(kBarWidth, used * kBarWidth / all);
   std::string text = fmt::format("  [{}{}] {} of {} tokens, {:.0f}%\n", std::string(filled, '#'),
-                                 std::string(kWidth - filled, '.'), used, all,
+                                 std::string(kBarWidth - filled, '.'), used, all,
                                  100.0 * static_cast<double>(used) / static_cast<double>(all));
   if (state.first_sent > 0) {
     const std::size_t turns = state.first_sent / 2;

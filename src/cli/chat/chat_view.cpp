@@ -7,7 +7,7 @@ namespace {
 bool is_first_byte(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
 // Cuts first: a text may be large.
-std::string one_line(std::string_view text) {
+std::string in_one_line(std::string_view text) {
   std::string line;
   for (const char c : text) {
     const bool blank = c == ' ' || c == '\n' || c == '\t' || c == '\r';
@@ -20,16 +20,16 @@ std::string one_line(std::string_view text) {
 }  // namespace
 
 std::string beginning(std::string_view text, std::size_t bytes) {
-  if (text.size() <= bytes) return one_line(text);
+  if (text.size() <= bytes) return in_one_line(text);
   while (bytes > 0 && !is_first_byte(text[bytes])) --bytes;
-  return one_line(text.substr(0, bytes)) + " ...";
+  return in_one_line(text.substr(0, bytes)) + " ...";
 }
 
 std::string ending(std::string_view text, std::size_t bytes) {
-  if (text.size() <= bytes) return one_line(text);
+  if (text.size() <= bytes) return in_one_line(text);
   std::size_t begin = text.size() - bytes;
   while (begin < text.size() && !is_first_byte(text[begin])) ++begin;
-  return "... " + one_line(text.substr(begin));
+  return "... " + in_one_line(text.substr(begin));
 }
 
 ReplyPrinter::ReplyPrinter(Console& console, Progress& progress, MarkdownOptions options)

@@ -12,7 +12,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::size_t kMostStops = 64;
 constexpr std::size_t kMostBiases = 10000;
 

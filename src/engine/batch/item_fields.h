@@ -10,6 +10,8 @@
 
 namespace sluice {
 
+constexpr std::int64_t kMostTokens = 2147483647;  // of an answer; also the largest token id
+
 // Sets what `key` says: sampling settings (under the names of the flags with "_" for "-", and their
 // usual other names), seed, max_tokens, stop, logit_bias, ignore_eos. null leaves a setting as it
 // is. false: not such a key. Errors: kBadInput with key, what was found and what was expected.

@@ -9,7 +9,6 @@ namespace sluice {
 namespace {
 
 constexpr std::int64_t kMostChatLogprobs = 20;
-constexpr std::int64_t kMostTokens = 2147483647;
 
 // What does not change the text of an answer in a file.
 constexpr auto kWithoutEffect = std::to_array<std::string_view>(

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kVersion = 1;
+constexpr int kJournalVersion = 1;
 constexpr std::size_t kMostHeld = 240;
 
 // One past the last place where a sentence or line ends, or 0.
@@ -38,7 +38,7 @@ Result<ChatJournal> ChatJournal::create(const std::string& path, const std::stri
   journal.fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
   if (journal.fd_ < 0) return failed("cannot create '{}': {}", path, std::strerror(errno));
   SLUICE_RETURN_IF_ERROR(journal.write_line(
-      {{"sluice_chat", kVersion}, {"model", model}, {"conversation", to_json(state)}}));
+      {{"sluice_chat", kJournalVersion}, {"model", model}, {"conversation", to_json(state)}}));
   return journal;
 }
 
@@ -201,9 +201,9 @@ Result<JournalContent> parse_journal(std::string_view rest, const std::string& p
                         json.contains("model") && json["model"].is_string() &&
                         json.contains("conversation");
       if (!ours) break;
-      if (json["sluice_chat"] != kVersion) {
+      if (json["sluice_chat"] != kJournalVersion) {
         return bad_input("{}: a chat's autosave of another version; this program reads version {}",
-                         path, kVersion);
+                         path, kJournalVersion);
       }
       content.model = json["model"].get<std::string>();
     }

@@ -11,7 +11,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are little-endian");
 
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kSessionVersion = 1;
 
 struct Header {
   char magic[8];
@@ -45,7 +45,7 @@ SessionBytes session_head(const SessionFile& file) {
   const auto json_bytes = std::as_bytes(std::span(text));
   Header header = {};
   std::memcpy(header.magic, kSessionMagic, sizeof header.magic);
-  header.version = kVersion;
+  header.version = kSessionVersion;
   header.json_bytes = static_cast<std::uint32_t>(text.size());
   header.tokens = file.tokens.size();
   header.kv_bytes = file.kv.size();
@@ -64,9 +64,9 @@ Result<SessionFile> parse_session(std::span<const std::byte> bytes, const std::s
   if (std::memcmp(header.magic, kSessionMagic, sizeof header.magic) != 0) {
     return damaged(path, "it does not begin with SLUICECS");
   }
-  if (header.version != kVersion) {
+  if (header.version != kSessionVersion) {
     return bad_input("{}: a saved conversation of version {}; this program reads version {}", path,
-                     header.version, kVersion);
+                     header.version, kSessionVersion);
   }
   const auto token_bytes = checked_mul<std::uint64_t>(header.tokens, sizeof(std::int32_t));
   std::optional<std::uint64_t> size = token_bytes;

@@ -95,7 +95,7 @@ Result<Value> cycler_reset(Runtime&, const Value& self, Args& args) {
   return Value::none();
 }
 
-constexpr MethodInfo kMethods[] = {
+constexpr MethodInfo kContainerMethods[] = {
     {Kind::kDict, "clear", MethodAccess::kMutates, nullptr},
     {Kind::kDict, "copy", MethodAccess::kSafe, copy},
     {Kind::kDict, "fromkeys", MethodAccess::kUnsupported, nullptr},
@@ -191,7 +191,7 @@ Result<Value> make_namespace(Runtime& rt, const Args& args) {
 
 }  // namespace
 
-MethodTable container_methods() { return {kMethods, std::size(kMethods)}; }
+MethodTable container_methods() { return {kContainerMethods, std::size(kContainerMethods)}; }
 
 int find_function(std::string_view name) {
   constexpr std::string_view kNames[] = {"range",        "dict",   "namespace",

@@ -165,7 +165,7 @@ Result<Value> filesizeformat(Runtime& rt, const Value& value, Args& args) {
   return text("");
 }
 
-constexpr FilterInfo kFilters[] = {
+constexpr FilterInfo kNumberFilters[] = {
     {"abs", absolute},       {"filesizeformat", filesizeformat},
     {"float", to_float},     {"int", to_int},
     {"round", round_filter},
@@ -173,6 +173,6 @@ constexpr FilterInfo kFilters[] = {
 
 }  // namespace
 
-FilterTable number_filters() { return {kFilters, std::size(kFilters)}; }
+FilterTable number_filters() { return {kNumberFilters, std::size(kNumberFilters)}; }
 
 }  // namespace sluice::jinja

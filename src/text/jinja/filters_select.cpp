@@ -157,7 +157,7 @@ Result<Value> select(Runtime& rt, const Value& value, Args& args) {
   return rt.make_lazy(begin_select<wanted, by_attribute>, value, args);
 }
 
-constexpr FilterInfo kFilters[] = {
+constexpr FilterInfo kSelectFilters[] = {
     {"map", map},
     {"reject", select<false, false>},
     {"rejectattr", select<false, true>},
@@ -167,6 +167,6 @@ constexpr FilterInfo kFilters[] = {
 
 }  // namespace
 
-FilterTable select_filters() { return {kFilters, std::size(kFilters)}; }
+FilterTable select_filters() { return {kSelectFilters, std::size(kSelectFilters)}; }
 
 }  // namespace sluice::jinja

@@ -383,7 +383,7 @@ Result<Value> random(Runtime&, const Value&, Args&) {
   return bad_input("the filter 'random' is not supported: a prompt must be reproducible");
 }
 
-constexpr FilterInfo kFilters[] = {
+constexpr FilterInfo kSequenceFilters[] = {
     {"attr", attr},
     {"batch", batch},
     {"count", length},
@@ -409,6 +409,6 @@ constexpr FilterInfo kFilters[] = {
 
 }  // namespace
 
-FilterTable sequence_filters() { return {kFilters, std::size(kFilters)}; }
+FilterTable sequence_filters() { return {kSequenceFilters, std::size(kSequenceFilters)}; }
 
 }  // namespace sluice::jinja

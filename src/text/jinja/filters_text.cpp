@@ -312,7 +312,7 @@ Result<Value> unsupported(Runtime&, const Value&, Args&) {
   return bad_input("the filter '{}' is not supported in chat templates", kNames[which]);
 }
 
-constexpr FilterInfo kFilters[] = {
+constexpr FilterInfo kTextFilters[] = {
     {"capitalize", cased<CaseChange::kCapitalize>},
     {"center", center},
     {"e", escape},
@@ -340,6 +340,6 @@ constexpr FilterInfo kFilters[] = {
 
 }  // namespace
 
-FilterTable text_filters() { return {kFilters, std::size(kFilters)}; }
+FilterTable text_filters() { return {kTextFilters, std::size(kTextFilters)}; }
 
 }  // namespace sluice::jinja

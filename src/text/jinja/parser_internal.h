@@ -31,7 +31,7 @@ class Parser {
   // --- tokens
   const Token& current() const { return tokens_[index_]; }
   const Token& look() const { return tokens_[std::min(index_ + 1, tokens_.size() - 1)]; }
-  Token next() { return tokens_[index_ + 1 < tokens_.size() ? index_++ : index_]; }
+  const Token& next() { return tokens_[index_ + 1 < tokens_.size() ? index_++ : index_]; }
   bool at_op(std::string_view op) const;
   bool at_name(std::string_view name) const;
   bool skip_op(std::string_view op);

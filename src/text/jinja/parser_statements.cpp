@@ -270,7 +270,7 @@ Result<StmtPtr> Parser::parse_if() {
     stmt->bodies.emplace_back();
     SLUICE_RETURN_IF_ERROR(
         parse_block_body({"elif", "else", "endif"}, &stmt->bodies.back().statements));
-    const std::string tag = next().text;
+    const std::string_view tag = next().text;
     if (tag == "elif") continue;
     if (tag == "else") {
       stmt->bodies.emplace_back();

@@ -240,7 +240,7 @@ Result<Value> format_map(Runtime& rt, const Value& self, Args& args) {
   return format_braces(rt, self, named);
 }
 
-constexpr MethodInfo kMethods[] = {
+constexpr MethodInfo kStringMethods[] = {
     {Kind::kString, "capitalize", MethodAccess::kSafe, cased<CaseChange::kCapitalize>},
     {Kind::kString, "casefold", MethodAccess::kUnsupported, nullptr},
     {Kind::kString, "center", MethodAccess::kSafe, padded<Pad::kCenter>},
@@ -273,6 +273,6 @@ constexpr MethodInfo kMethods[] = {
 
 }  // namespace
 
-MethodTable string_methods() { return {kMethods, std::size(kMethods)}; }
+MethodTable string_methods() { return {kStringMethods, std::size(kStringMethods)}; }
 
 }  // namespace sluice::jinja

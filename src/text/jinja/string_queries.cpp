@@ -157,7 +157,7 @@ Result<Value> isidentifier(Runtime& rt, const Value& self, Args& args) {
   return Value::boolean(good);
 }
 
-constexpr MethodInfo kMethods[] = {
+constexpr MethodInfo kStringQueries[] = {
     {Kind::kString, "count", MethodAccess::kSafe, count},
     {Kind::kString, "endswith", MethodAccess::kSafe, has_affix<false>},
     {Kind::kString, "find", MethodAccess::kSafe, find<false, false>},
@@ -181,6 +181,6 @@ constexpr MethodInfo kMethods[] = {
 
 }  // namespace
 
-MethodTable string_query_methods() { return {kMethods, std::size(kMethods)}; }
+MethodTable string_query_methods() { return {kStringQueries, std::size(kStringQueries)}; }
 
 }  // namespace sluice::jinja
