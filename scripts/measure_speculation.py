@@ -8,7 +8,8 @@ the one without guesses. Standard library only. Run it on an idle machine.
 
 - copy: edit a file, quote passages, answer from a text: --spec off, auto
 - free: ten prompts where nothing repeats: --spec off, auto
-- pair: a draft model: --spec off, auto, and fixed lengths; the bound is what the measured acceptance and costs allow
+- pair: a draft model: --spec off, auto, and fixed lengths; the bound is the best of all lengths of expected tokens (from the acceptance by
+  position) over the measured time of drafting and of a pass of that many rows
 - peer: the tasks of copy, beside llama.cpp's prompt lookup (LlamaPromptLookupDecoding of llama-cpp-python, 10 tokens, from --python-env), each
   side with and without
 """
@@ -34,7 +35,7 @@ COPY = [
 FREE = ["Tell me about a fox and a lantern.", "What is a good name for a boat, and why?", "Explain rain to a child.",
         "Describe a city on the moon.", "Why do people sing?", "Write about a shy owl.", "How does a clock work?",
         "A letter from a lighthouse keeper.", "What would a tree say?", "Describe the taste of an apple."]
-LENGTHS = [1, 2, 3, 4, 6, 8, 11, 15]
+LENGTHS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16]
 
 
 def run(options, prompt, extra):
@@ -75,19 +76,35 @@ def off_against_auto(options, tasks):
     print(f"\nauto / off: median {statistics.median(ratios):.2f}, lowest {min(ratios):.2f}, highest {max(ratios):.2f}")
 
 
+def bound(last):
+    """What the best length would gain if each pass and each draft took what they were measured to take."""
+    one = 1000 / last["off"]["timings"]["tokens_per_s"]
+    longest = last[str(max(LENGTHS))]["speculation"]["by_drafter"][0]["by_position"]
+    best = 1
+    for k in LENGTHS:
+        spec = last[str(k)]["speculation"]
+        passes = dict(spec["pass_ms"])
+        if k + 1 not in passes:
+            continue
+        tokens = 1 + sum(accepted / drafted for drafted, accepted in longest[:k])
+        best = max(best, tokens * one / (passes[k + 1] + k * spec["by_drafter"][0]["token_ms"]))
+    return best
+
+
 def pair(options):
     draft = ["--spec", "draft", "--draft", options.draft]
     settings = {"off": ["--spec", "off"], "auto": draft}
     settings |= {str(k): [*draft, "--draft-length", str(k)] for k in LENGTHS}
-    print("| prompt | off, t/s | auto, t/s | best fixed length | at it, t/s | auto / best | auto / off | predicted | accepted |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| prompt | off, t/s | auto, t/s | best fixed length | at it, t/s | auto / best | auto / off | bound | of the bound | accepted |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for prompt in FREE[: options.prompts]:
         rates, last = measure(options, prompt, settings)
         best = max(LENGTHS, key=lambda k: rates[str(k)])
         best_rate = max(rates[str(best)], rates["off"])
         spec = last["auto"]["speculation"]
         print(f"| {prompt} | {rates['off']:.1f} | {rates['auto']:.1f} | {best if best_rate > rates['off'] else 'none'} | {best_rate:.1f} | "
-              f"{rates['auto'] / best_rate:.2f} | {rates['auto'] / rates['off']:.2f} | {spec['predicted_speedup'] or 1:.2f} | "
+              f"{rates['auto'] / best_rate:.2f} | {rates['auto'] / rates['off']:.2f} | {bound(last):.2f} | "
+              f"{rates['auto'] / rates['off'] / bound(last):.2f} | "
               f"{percent(spec['accepted'], spec['drafted'])} |", flush=True)
 
 

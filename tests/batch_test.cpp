@@ -279,6 +279,9 @@ TEST_CASE("native items: each fault is an error of its line that names the key")
       {R"({"id":"a","messages":[{"content":"x"}]})", "message 1 has no role"},
       {R"({"id":"a","messages":[{"role":"user","content":[{"type":"image_url"}]}]})",
        "message 1 has a part that is no text"},
+      {R"({"id":"a","messages":[{"role":"user","content":null}]})", "message 1 has no content"},
+      {R"({"id":"a","messages":[{"role":"user","content":"x"},{"role":"assistant"}]})",
+       "message 2 has no content"},
       {R"({"id":"a","messages":[{"role":"user","content":"x"}],"system":"s"})", "'system'"},
       {R"({"id":"a","messages":[{"role":"user","content":"x"}],"tools":{}})", "'tools'"},
       {R"({"id":"a","prompt_tokens":[]})", "'prompt_tokens'"},
@@ -332,6 +335,23 @@ TEST_CASE("lines that are no items: each gives an error with an id of its own, t
   CHECK(long_line[1].id == "b");
 }
 
+TEST_CASE("lines: a key twice, and where a line stops being JSON") {
+  const auto items =
+      items_of(R"({"id":"a","prompt":"x","prompt":"y"})"
+               "\n"
+               R"({"id":"b","messages":[{"role":"user","content":"x","role":"tool"}]})"
+               "\n"
+               R"({"id":"c","logit_bias":{"1":1},"stop":["1"],"prompt":"1"})"
+               "\n{\"id\": 1 2}\n");
+  REQUIRE(items.size() == 4);
+  CHECK(contains(items[0].error, "the key 'prompt' twice"));
+  CHECK(contains(items[1].error, "the key 'role' twice"));
+  CHECK_MESSAGE(items[2].error.empty(), items[2].error);
+  CHECK_FALSE(contains(items[3].error, "line 1"));
+  CHECK(contains(items[3].error, "the line is not JSON: at column 10"));
+  CHECK(contains(items[3].error, "\"prompt\": \"Hi\""));
+}
+
 TEST_CASE("plain lines are prompts, and their numbers ids") {
   const auto items = items_of("\xEF\xBB\xBFone\r\n\n{\"id\":1}\n\xff\n", {.plain = true});
   REQUIRE(items.size() == 3);
@@ -375,7 +395,8 @@ TEST_CASE("OpenAI items: what would change the answer and can't be given is an e
         R"("modalities":["text","audio"])", R"("functions":[{}])", R"("function_call":"auto")",
         R"("reasoning_effort":"low")", R"("tool_choice":"required")", R"("logprobs":3)",
         R"("top_logprobs":3)", R"("top_logprobs":21,"logprobs":true)", R"("max_tokens":-1)",
-        R"("temperature":"x")", R"("tools":[1])", R"("verbosity":"low")", R"("n":"1")"}) {
+        R"("max_tokens":3,"max_completion_tokens":4)", R"("temperature":"x")", R"("tools":[1])",
+        R"("verbosity":"low")", R"("n":"1")"}) {
     CAPTURE(key);
     const BatchItem item =
         chat_item(R"({"messages":[{"role":"user","content":"x"}],)" + std::string(key) + "}");
@@ -403,6 +424,9 @@ TEST_CASE("OpenAI items: what would change the answer and can't be given is an e
   CHECK(contains(error(R"("method":"POST","url":"/v1/chat/completions",)" + std::string(good)),
                  "custom_id"));
 
+  CHECK(contains(error(R"("custom_id":null,"url":"/v1/chat/completions",)" + std::string(good)),
+                 "'custom_id' is null"));
+
   // The form of a file is that of its first object.
   const auto items = items_of(R"({"custom_id":"a","url":"/v1/completions","body":{"prompt":"x"}})"
                               "\nnonsense\n"
@@ -410,6 +434,7 @@ TEST_CASE("OpenAI items: what would change the answer and can't be given is an e
   REQUIRE(items.size() == 3);
   CHECK(items[1].form == ItemForm::kChat);
   CHECK(items[1].unreadable);
+  CHECK(contains(items[1].error, "custom_id"));
   CHECK(contains(items[2].error, "custom_id"));
 }
 

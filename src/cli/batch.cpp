@@ -3,7 +3,6 @@
 #include <chrono>
 #include <ctime>
 #include <memory>
-#include <random>
 
 #include "src/cli/batch/batch_options.h"
 #include "src/cli/batch/batch_progress.h"
@@ -13,6 +12,7 @@
 #include "src/engine/batch/batch_runner.h"
 #include "src/engine/batch/run_file.h"
 #include "src/engine/chat/model_fingerprint.h"
+#include "src/engine/sampling/resolve.h"
 #include "src/engine/scheduler/auto_slots.h"
 #include "src/gguf/describe.h"
 #include "src/text/utf8.h"
@@ -29,8 +29,9 @@ std::string model_name(const Engine& engine) {
 
 // As asked for, or by measured passes.
 Result<std::uint32_t> pick_slots(const BatchCommandOptions& options, Engine& engine,
-                                 Console& console) {
+                                 bool nothing_left, Console& console) {
   if (options.slots) return *options.slots;
+  if (nothing_left) return 1;
   SLUICE_ASSIGN_OR_RETURN(const SlotChoice choice,
                           choose_slots(engine, kMostAutoSlots, &console.cancel()));
   std::string measured;
@@ -56,15 +57,6 @@ EngineOptions engine_options(const BatchCommandOptions& options, Console& consol
   }
   engine.prefill_chunk = std::max(engine.prefill_chunk, engine.max_logits);
   return engine;
-}
-
-Result<std::uint64_t> pick_seed() {
-  try {
-    return std::uint64_t{std::random_device{}()};
-  } catch (const std::exception& e) {
-    return failed("the system has no source of random numbers ({}); give a seed with --seed",
-                  e.what());
-  }
 }
 
 std::tm local_time(std::int64_t unix_time) {
@@ -283,7 +275,11 @@ Status batch_command(std::span<const std::string> args, Console& console) {
   SLUICE_ASSIGN_OR_RETURN(const ResolvedSampling sampling,
                           resolve_sampling(batch.defaults.sampling, batch.defaults.file_sampling));
   for (const std::string& note : sampling.notes) console.warning(note);
-  SLUICE_ASSIGN_OR_RETURN(const std::uint32_t slots, pick_slots(options, *engine, console));
+  const bool nothing_left = input && destination.file != nullptr && !options.retry_errors &&
+                            options.shard.count == 1 &&
+                            destination.file->answers().size() >= input->lines;
+  SLUICE_ASSIGN_OR_RETURN(const std::uint32_t slots,
+                          pick_slots(options, *engine, nothing_left, console));
   SLUICE_ASSIGN_OR_RETURN(
       const Speculation speculation,
       options.speculation.load(*engine, options.model, console, loading, slots));

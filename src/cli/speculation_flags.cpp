@@ -33,7 +33,7 @@ void SpeculationFlags::declare(Flags& flags) {
 void SpeculationFlags::declare_rare(Flags& flags) {
   flags.texts("--lookup-file", "FILE", "more text that guesses are copied from; may be repeated",
               &lookup_files_);
-  flags.integer("--draft-max,--draft-n", "N", "most tokens of a guess (15)", 1,
+  flags.integer("--draft-max,--draft-n", "N", "most tokens of a guess (16)", 1,
                 DraftController::kMostDrafted, &most_);
   flags.integer("--draft-length", "N", "always guess so many, whether it pays or not", 1,
                 DraftController::kMostDrafted, &fixed_);
@@ -45,6 +45,14 @@ Status SpeculationFlags::check() const {
   }
   if (draft_ && (mode_ == Mode::kLookup || mode_ == Mode::kOff)) {
     return make_error(ErrorCode::kUsage, "--draft has no use with --spec lookup or off");
+  }
+  if (mode_ == Mode::kOff && (most_ || fixed_)) {
+    return make_error(ErrorCode::kUsage, "{} has no use with --spec off",
+                      most_ ? "--draft-max" : "--draft-length");
+  }
+  if (most_ && fixed_) {
+    return make_error(ErrorCode::kUsage,
+                      "--draft-max has no use with --draft-length, which sets the length itself");
   }
   if (!lookup_files_.empty() && (mode_ == Mode::kDraft || mode_ == Mode::kOff)) {
     return make_error(ErrorCode::kUsage, "--lookup-file has no use with --spec draft or off");
@@ -76,6 +84,7 @@ Result<Speculation> SpeculationFlags::load(const Engine& target, const ModelFlag
     SLUICE_ASSIGN_OR_RETURN(const Model checked, load_model(file, 0));
     options.context = std::min(checked.spec.context, target.context());
     options.sequences = sequences;
+    options.threads_of = &target;  // drafting and verifying take turns
     SLUICE_ASSIGN_OR_RETURN(speculation.draft, load_engine(*draft_, options, console, progress));
   }
   if (most_) speculation.options.most = static_cast<std::size_t>(*most_);
@@ -102,7 +111,9 @@ Json speculation_json(const Speculator* speculator) {
   json["passes"] = stats.passes;
   json["tokens"] = stats.tokens;
   Json list = Json::array();
-  for (const SpeculationStats::PerDrafter& each : stats.drafters) {
+  const DraftController& controller = speculator->controller();
+  for (std::size_t index = 0; index < stats.drafters.size(); ++index) {
+    const SpeculationStats::PerDrafter& each = stats.drafters[index];
     Json drafter;
     drafter["name"] = each.name;
     drafter["drafted"] = each.drafted;
@@ -112,9 +123,15 @@ Json speculation_json(const Speculator* speculator) {
       positions.push_back({each.drafted_at[i], each.accepted_at[i]});
     }
     drafter["by_position"] = std::move(positions);
+    drafter["token_ms"] = controller.drafting_ms(index, 2) - controller.drafting_ms(index, 1);
     list.push_back(std::move(drafter));
   }
   json["by_drafter"] = std::move(list);
+  Json passes = Json::array();  // [rows, ms] of those that were run lately
+  for (std::size_t rows = 1; rows <= DraftController::kMostDrafted + 1; ++rows) {
+    if (controller.measured(rows)) passes.push_back({rows, controller.pass_ms(rows)});
+  }
+  json["pass_ms"] = std::move(passes);
   const auto known = [](double value) { return value > 0 ? Json(value) : Json(); };
   json["expected_tokens_per_pass"] = known(stats.formula_tokens());
   json["tokens_per_pass"] = known(

@@ -6,6 +6,7 @@
 
 #include "src/backend/cpu/cpu_backend.h"
 #include "src/backend/cpu/kernels.h"
+#include "src/backend/cpu/thread_pool.h"
 
 namespace sluice {
 namespace {
@@ -100,7 +101,11 @@ Result<std::unique_ptr<Engine>> Engine::load(const std::string& path,
   engine->prefill_chunk_ = options.prefill_chunk;
 
   cpu::CpuOptions cpu_options;
-  cpu_options.threads = options.threads;
+  engine->threads_ = options.threads_of != nullptr
+                         ? options.threads_of->threads_
+                         : std::make_shared<cpu::ThreadPool>(
+                               options.threads != 0 ? options.threads : cpu::default_threads());
+  cpu_options.pool = engine->threads_;
   cpu_options.isa = options.cpu_isa;
   cpu_options.kv = options.kv;
   cpu_options.positions = engine->context_;

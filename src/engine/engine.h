@@ -18,6 +18,11 @@
 
 namespace sluice {
 
+namespace cpu {
+class ThreadPool;
+}
+class Engine;
+
 struct EngineOptions {
   // Tokens of context; 0: the trained context or 4096, whichever is smaller. More than the trained
   // context is allowed and warned of.
@@ -29,9 +34,10 @@ struct EngineOptions {
   std::uint32_t sequences = 1;
   KvCacheType kv = KvCacheType::kInt8;
   std::uint32_t threads = 0;                  // 0: default_threads()
+  const Engine* threads_of = nullptr;         // of that engine instead; never run both at once
   std::string cpu_isa;                        // "": the best this machine supports
   std::uint32_t prefill_chunk = 256;          // rows of a prompt pass; never changes results
-  std::uint32_t max_logits = 16;              // rows with logits in one pass (scoring wants more)
+  std::uint32_t max_logits = 17;              // rows with logits in one pass (scoring wants more)
   const std::atomic<bool>* cancel = nullptr;  // becomes true: loading stops with kInterrupted
   // Called while weights are prepared with the share done, 0 to 1; may be empty.
   std::function<void(double)> on_progress;
@@ -93,6 +99,7 @@ class Engine {
   std::unique_ptr<GgufFile> file_;
   std::unique_ptr<Model> model_;  // refers to the file's bytes
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::shared_ptr<cpu::ThreadPool> threads_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<KvCache> kv_;
   std::uint32_t context_ = 0;

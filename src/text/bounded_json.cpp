@@ -1,7 +1,10 @@
 #include "src/text/bounded_json.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
+
+#include "src/gguf/describe.h"
 
 namespace sluice {
 namespace {
@@ -75,13 +78,38 @@ Result<ordered_json> parse_bounded_json(std::string_view text, std::string_view 
                      bounds.bytes >> 20);
   }
   SLUICE_RETURN_IF_ERROR(check_bounds(text, name, bounds));
+  // Which of two values is meant cannot be known, and readers differ.
+  std::vector<std::vector<std::string>> keys;  // of the objects that are open
+  std::string twice;
+  const auto watch = [&](int, ordered_json::parse_event_t event, ordered_json& parsed) {
+    if (event == ordered_json::parse_event_t::object_start) {
+      keys.emplace_back();
+    } else if (event == ordered_json::parse_event_t::object_end) {
+      keys.pop_back();
+    } else if (event == ordered_json::parse_event_t::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      std::vector<std::string>& known = keys.back();
+      if (std::find(known.begin(), known.end(), key) != known.end()) twice = key;
+      known.push_back(key);
+    }
+    return true;
+  };
   try {
-    return ordered_json::parse(text);
+    ordered_json json = ordered_json::parse(text, watch);
+    if (twice.empty()) return json;
+    return bad_input("{} has the key '{}' twice in one object", name, printable(twice, 60));
   } catch (const ordered_json::exception& error) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     std::string_view what = error.what();
     const std::size_t end = what.find("] ");
     if (end != std::string_view::npos) what.remove_prefix(end + 2);
+    // Of a text of one line only the column tells something.
+    constexpr std::string_view kPlace = "parse error at line 1, ";
+    std::string only_column;
+    if (what.starts_with(kPlace) && text.find('\n') == std::string_view::npos) {
+      only_column = fmt::format("at {}", what.substr(kPlace.size()));
+      what = only_column;
+    }
     return bad_input("{} is not JSON: {}; expected {}", name, what, expected);
   }
 }

@@ -119,7 +119,7 @@ MemoryPlan plan_memory(const Model& model, const CpuOptions& options) {
 }
 
 CpuBackend::CpuBackend(const Model& model, const CpuOptions& options, const Kernels& kernels)
-    : model_(model), options_(options), kernels_(kernels), pool_(options.threads) {}
+    : model_(model), options_(options), kernels_(kernels), pool_(options.pool) {}
 
 Result<std::unique_ptr<Backend>> CpuBackend::create(const Model& model, const CpuOptions& options) {
   const Kernels* kernels = options.isa.empty() ? &best_kernels() : find_kernels(options.isa);
@@ -135,11 +135,12 @@ Result<std::unique_ptr<Backend>> CpuBackend::create(const Model& model, const Cp
   }
   CpuOptions resolved = options;
   if (resolved.threads == 0) resolved.threads = default_threads();
+  if (resolved.pool == nullptr) resolved.pool = std::make_shared<ThreadPool>(resolved.threads);
   std::unique_ptr<CpuBackend> backend(new CpuBackend(model, resolved, *kernels));
 
   SLUICE_ASSIGN_OR_RETURN(
       backend->weights_,
-      PackedWeights::pack(model.weights, backend->pool_, options.cancel, options.on_progress));
+      PackedWeights::pack(model.weights, *backend->pool_, options.cancel, options.on_progress));
   backend->kv_layout_ = KvLayout{storage(options.kv), model.spec.head_dim};
   SLUICE_ASSIGN_OR_RETURN(
       backend->kv_memory_,
@@ -166,8 +167,8 @@ Result<std::unique_ptr<Backend>> CpuBackend::create(const Model& model, const Cp
 }
 
 std::string CpuBackend::description() const {
-  return fmt::format("cpu ({}, {} thread{})", kernels_.name, pool_.threads(),
-                     pool_.threads() == 1 ? "" : "s");
+  return fmt::format("cpu ({}, {} thread{})", kernels_.name, pool_->threads(),
+                     pool_->threads() == 1 ? "" : "s");
 }
 
 void CpuBackend::copy_kv_block(std::uint32_t from, std::uint32_t to) {

@@ -9,9 +9,14 @@
 
 namespace sluice::cpu {
 
+class ThreadPool;
+
 struct CpuOptions {
   std::uint32_t threads = 0;  // 0: default_threads()
-  std::string isa;            // "": the best this machine supports
+  // Threads of another backend, whose passes never run at the same time; null: its own. Two pools
+  // would take the cores from each other while their workers wait for the next region.
+  std::shared_ptr<ThreadPool> pool;
+  std::string isa;  // "": the best this machine supports
   KvCacheType kv = KvCacheType::kInt8;
   std::uint32_t kv_blocks = 0;  // of kKvBlock tokens each, all layers
   std::uint32_t positions = 0;  // positions are below this

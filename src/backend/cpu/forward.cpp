@@ -149,7 +149,7 @@ void CpuBackend::for_rows(std::uint32_t rows, std::size_t work_per_row,
     for (std::uint32_t i = 0; i < rows; ++i) body(i);
     return;
   }
-  pool_.parallel_for(
+  pool_->parallel_for(
       rows, 1,
       [&](std::uint64_t begin, std::uint64_t end) {
         for (std::uint64_t i = begin; i < end; ++i) body(static_cast<std::uint32_t>(i));
@@ -214,8 +214,8 @@ void CpuBackend::multiply(std::span<const MatrixProduct> products,
   for (const MatrixProduct& product : products) groups += product.matrix->groups();
   // Ranges small enough to balance threads of different speed, large enough to stream.
   const std::uint64_t grain =
-      std::max<std::uint64_t>(1, groups / (std::uint64_t{pool_.threads()} * 8));
-  pool_.parallel_for(
+      std::max<std::uint64_t>(1, groups / (std::uint64_t{pool_->threads()} * 8));
+  pool_->parallel_for(
       groups, grain,
       [&](std::uint64_t begin, std::uint64_t end) {
         std::uint64_t base = 0;  // of this product's groups
@@ -346,11 +346,11 @@ void CpuBackend::attend(const Pass& pass, std::uint32_t layer) {
   const std::uint32_t group = spec.heads / spec.kv_heads;
   // Query heads of a group share key loads; a group is cut when there are too few tasks otherwise.
   std::uint32_t cuts = 1;
-  while (pass.tiles.size() * spec.kv_heads * cuts < pool_.threads() && cuts < group) ++cuts;
+  while (pass.tiles.size() * spec.kv_heads * cuts < pool_->threads() && cuts < group) ++cuts;
   const std::uint32_t heads_each = (group + cuts - 1) / cuts;
   cuts = (group + heads_each - 1) / heads_each;
   const std::uint64_t per_tile = std::uint64_t{spec.kv_heads} * cuts;
-  pool_.parallel_for(
+  pool_->parallel_for(
       pass.tiles.size() * per_tile, 1,
       [&](std::uint64_t begin, std::uint64_t end) {
         for (std::uint64_t t = begin; t < end; ++t) {
@@ -612,7 +612,7 @@ void CpuBackend::logits(const Pass& pass, std::span<float> out) {
            pass.cancel);
   if (spec.logit_softcap > 0) {
     const float cap = spec.logit_softcap;
-    pool_.parallel_for(
+    pool_->parallel_for(
         std::uint64_t{wanted} * spec.vocabulary, 8192,
         [&](std::uint64_t begin, std::uint64_t end) {
           for (std::uint64_t i = begin; i < end; ++i) out[i] = cap * std::tanh(out[i] / cap);

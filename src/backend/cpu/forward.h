@@ -106,7 +106,7 @@ class CpuBackend final : public Backend {
   const Model& model_;
   CpuOptions options_;
   const Kernels& kernels_;
-  ThreadPool pool_;
+  std::shared_ptr<ThreadPool> pool_;
   PackedWeights weights_;
   std::vector<std::vector<KeyOutliers>> outliers_;  // [layer][kv head]
   std::uint32_t most_outliers_ = 0;

@@ -49,7 +49,8 @@ void BatchCommandOptions::declare(Flags& flags) {
   model.declare_model(flags);
   flags.toggle("--lines", "the input is plain text, a prompt a line", &lines);
   flags.text("--system", "TEXT", "system message, where an item has none of its own", &system);
-  flags.text("--prefix-file", "FILE", "text in front of every prompt; read once", &prefix_file);
+  flags.text("--prefix-file", "FILE", "text in front of every prompt; read once; -: stdin",
+             &prefix_file);
   flags.integer("-n,--predict,--n-predict", "N", "most tokens of an answer; -1: until done (-1)",
                 -2, std::numeric_limits<std::int32_t>::max(), &predict);
   flags.toggle("--ordered", "answers in the order of the input", &ordered);
@@ -162,6 +163,9 @@ Status BatchCommandOptions::check() const {
   if (to_stdout() && retry_errors) {
     return usage("--retry-errors is about the answers in a file; -o FILE");
   }
+  if (prefix_file && *prefix_file == "-" && *input == "-") {
+    return usage("-i and --prefix-file cannot both be stdin");
+  }
   for (const std::string& each : stop) {
     if (each.empty()) return usage("--stop: the text is empty");
   }
@@ -177,7 +181,7 @@ Status BatchCommandOptions::read_files(Console& console) {
     SLUICE_ASSIGN_OR_RETURN(template_text, read_file(*template_file, console.cancel()));
   }
   if (prefix_file) {
-    SLUICE_ASSIGN_OR_RETURN(prefix, read_file(*prefix_file, console.cancel()));
+    SLUICE_ASSIGN_OR_RETURN(prefix, read_file_or_stdin(*prefix_file, console.cancel()));
   }
   return {};
 }

@@ -227,6 +227,11 @@ Status ServeBench::run(const ModelFlags& model, bool json, Console& console) con
   EngineOptions engine_options = model.engine_options(console, progress);
   engine_options.sequences = slots;
   engine_options.max_logits = slots;
+  if (model.prefill_chunk && engine_options.prefill_chunk < slots) {
+    console.warning(
+        fmt::format("--prefill-chunk {}: a pass of {} sequences needs {} rows, which is used",
+                    engine_options.prefill_chunk, slots, slots));
+  }
   engine_options.prefill_chunk = std::max(engine_options.prefill_chunk, slots);
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                           load_engine(path, engine_options, console, progress));
@@ -259,6 +264,17 @@ Status ServeBench::run(const ModelFlags& model, bool json, Console& console) con
     for (const ServePolicy& policy : serve_policies()) policies.push_back(&policy);
   }
   std::vector<ReplayResult> results;
+  if (!arrivals_) {  // lengths do not depend on the rate
+    const std::vector<Arrival> trace = make_trace(shape);
+    const auto cut = std::count_if(trace.begin(), trace.end(), [&shape](const Arrival& each) {
+      return each.prompt_tokens == shape.most_prompt || each.tokens == shape.most_tokens;
+    });
+    if (cut > 0) {
+      console.info(fmt::format(
+          "{} of {} requests have a prompt or an answer cut to {} tokens, half of the context (-c)",
+          cut, trace.size(), shape.most_prompt));
+    }
+  }
   const auto measure = [&](const ServePolicy& policy, double rate) -> Status {
     shape.rate = rate;
     const std::vector<Arrival> trace = arrivals_ ? given : make_trace(shape);

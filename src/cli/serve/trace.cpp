@@ -55,6 +55,13 @@ Result<std::vector<Arrival>> parse_trace(std::string_view text, const std::strin
       const bool there = json.is_object() && json.contains(key) && json[key].is_number_integer();
       return there ? json[key].get<std::int64_t>() : 0;
     };
+    if (json.is_object()) {
+      for (const auto& [key, value] : json.items()) {
+        if (key == "at" || key == "prompt_tokens" || key == "tokens") continue;
+        return bad_input("'{}' line {}: unknown key '{}'; known are at, prompt_tokens and tokens",
+                         name, line_number, key);
+      }
+    }
     constexpr std::int64_t kMost = 1 << 24;
     const bool timed = json.is_object() && json.contains("at") && json["at"].is_number();
     const double at = timed ? json["at"].get<double>() : -1;

@@ -167,6 +167,11 @@ Status read_messages(const BatchJson& value, BatchItem& item) {
       return bad_input("message {} has no role that is a text", number);
     }
     const auto content = message.find("content");
+    // A call of a tool is all that a message may be instead.
+    const bool empty = content == message.end() || content->is_null();
+    if (empty && (!message.contains("tool_calls") || message["tool_calls"].empty())) {
+      return bad_input("message {} has no content; expected a text, or tool_calls", number);
+    }
     if (content != message.end() && content->is_array()) {
       SLUICE_ASSIGN_OR_RETURN(std::string text, join_parts(*content, number));
       *content = std::move(text);

@@ -63,7 +63,10 @@ Result<LineReader::State> ItemReader::next(BatchItem& item, bool wait,
       item.error = fmt::format("the line has {} bytes; the most that is read are {}", line.bytes,
                                kMostLineBytes);
     } else {
-      constexpr std::string_view kExpected = R"(an object as {"id": "1", "prompt": "Hi"})";
+      const std::string_view kExpected =
+          form_ == FileForm::kOpenAi
+              ? R"(an object as {"custom_id": "1", "method": "POST", "url": ..., "body": {...}})"
+              : R"(an object as {"id": "1", "prompt": "Hi"})";
       Result<BatchJson> parsed = parse_bounded_json(line.text, "the line", kExpected, kLineBounds);
       item.unreadable = !parsed.ok() || !parsed->is_object();
       if (!parsed.ok()) {

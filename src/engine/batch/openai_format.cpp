@@ -145,6 +145,9 @@ Status read_openai(const BatchJson& object, BatchItem& item) {
   const std::string url = text("url");
   if (url == "/v1/completions" || url == "/completions") item.form = ItemForm::kCompletions;
   if (!object.contains("custom_id")) return bad_input("there is no 'custom_id'");
+  if (object["custom_id"].is_null()) {
+    return wrong_value("custom_id", object["custom_id"], "a text that no other line has");
+  }
   if (object.contains("method") && text("method") != "POST") {
     return wrong_value("method", object["method"], "\"POST\"");
   }
@@ -159,7 +162,16 @@ Status read_openai(const BatchJson& object, BatchItem& item) {
       item.unknown_keys.push_back(key);
     }
   }
-  for (const auto& [key, value] : object["body"].items()) {
+  const BatchJson& body = object["body"];
+  const auto given = [&body](const char* key) {
+    return body.contains(key) && !body[key].is_null();
+  };
+  if (given("max_tokens") && given("max_completion_tokens") &&
+      body["max_tokens"] != body["max_completion_tokens"]) {
+    return bad_input("'max_tokens' is {} and 'max_completion_tokens' is {}; give one of them",
+                     body["max_tokens"].dump(), body["max_completion_tokens"].dump());
+  }
+  for (const auto& [key, value] : body.items()) {
     SLUICE_RETURN_IF_ERROR(read_body_key(key, value, item));
   }
   if (item.form == ItemForm::kChat && !item.messages) return bad_input("there are no 'messages'");

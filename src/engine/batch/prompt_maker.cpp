@@ -83,7 +83,7 @@ Result<PromptMaker::Prompt> PromptMaker::make_chat(const BatchItem& item,
     render.tools = nullptr;
     const auto without = format_.encode(messages, render);
     if (without.ok() && *without == prompt.ids) {
-      return bad_input("the model's chat template knows no tools; leave them out");
+      return bad_input("the chat template knows no tools; leave them out");
     }
   }
   prompt.stops.assign(format_.stops().begin(), format_.stops().end());

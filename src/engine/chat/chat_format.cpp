@@ -33,7 +33,7 @@ Result<ChatFormat> ChatFormat::load(const GgufFile& file, const Tokenizer& token
 Result<ChatFormat> ChatFormat::from_source(std::string_view source, const Tokenizer& tokenizer) {
   Result<ChatTemplate> parsed = ChatTemplate::parse(source);
   if (parsed.ok()) return ChatFormat(std::move(*parsed), tokenizer);
-  return make_error(parsed.error().code, "the model's chat template can't be used: {}",
+  return make_error(parsed.error().code, "the chat template can't be used: {}",
                     parsed.error().message);
 }
 
@@ -68,9 +68,9 @@ Result<std::vector<TextPart>> ChatFormat::render(const nlohmann::ordered_json& m
   Result<std::vector<TextPart>> parts = template_.render(input);
   if (parts.ok()) return parts;
   if (is_refusal(parts.error())) {
-    return failed("the model's chat template refuses this conversation: {}", parts.error().message);
+    return failed("the chat template refuses this conversation: {}", parts.error().message);
   }
-  return failed("the model's chat template can't be used: {}", parts.error().message);
+  return failed("the chat template can't be used: {}", parts.error().message);
 }
 
 Result<std::vector<std::int32_t>> ChatFormat::encode(const nlohmann::ordered_json& messages,

@@ -17,6 +17,8 @@ std::optional<double> number_of(const GgufValue& value) {
   return std::nullopt;
 }
 
+}  // namespace
+
 Result<std::uint64_t> pick_seed() {
   try {
     return std::uint64_t{std::random_device{}()};
@@ -25,8 +27,6 @@ Result<std::uint64_t> pick_seed() {
                   e.what());
   }
 }
-
-}  // namespace
 
 FileSampling read_file_sampling(const std::function<const GgufValue*(std::string_view key)>& find) {
   FileSampling file;

@@ -78,6 +78,9 @@ struct ResolvedSampling {
   std::string describe() const;
 };
 
+// From the system; an error if it has no random source.
+Result<std::uint64_t> pick_seed();
+
 // Merges and validates. A flag out of range is an error (kUsage). Without a seed one is picked from
 // the system (below 2^32, to be easy to type again); an error if the system has no random source.
 Result<ResolvedSampling> resolve_sampling(const SamplingOverrides& flags, const FileSampling& file);

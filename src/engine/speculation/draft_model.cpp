@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
+#include "src/engine/sampling/passes.h"
 #include "src/gguf/describe.h"
 
 namespace sluice {
@@ -68,6 +70,15 @@ Status DraftModel::accept(std::int32_t token) {
   return sampler_->accept(token);
 }
 
+float DraftModel::sure_of(const TokenChoice& choice) {
+  if (!sampler_->greedy()) return static_cast<float>(choice.probability);
+  const VocabPasses& passes = best_passes();
+  block_max_.resize(scan_blocks(vocabulary_));
+  const double max = passes.scan(logits_.data(), vocabulary_, block_max_.data()).max;
+  const double weight = std::exp(logits_[static_cast<std::size_t>(choice.id)] - max);
+  return static_cast<float>(weight / passes.sum(logits_.data(), vocabulary_, max, 1));
+}
+
 Result<Draft> DraftModel::propose(const DraftContext& context, std::size_t most) {
   Draft draft;
   if (!fits_) return draft;
@@ -85,8 +96,10 @@ Result<Draft> DraftModel::propose(const DraftContext& context, std::size_t most)
   for (std::size_t i = 0; i < most; ++i) {
     SLUICE_ASSIGN_OR_RETURN(const TokenChoice choice, sampler_->sample(usable));
     draft.tokens.push_back(choice.id);
+    draft.sure.push_back(sure_of(choice));
     SLUICE_RETURN_IF_ERROR(sampler_->accept(choice.id));
     if (i + 1 == most || engine_.tokenizer().is_eog(choice.id)) break;
+    if (context.worth_more && !context.worth_more(draft.sure)) break;
     SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic,
                             sequence_.append({&choice.id, 1}, logits_, context.cancel));
     (void)traffic;

@@ -38,7 +38,11 @@ class DraftModel final : public Drafter {
   std::size_t text_ = 0;    // tokens of the text
   std::size_t vocabulary_;  // tokens that both models have
   bool fits_ = true;        // the text is in the vocabulary, and shorter than the context
+  // The probability of a token that sample() chose from logits_.
+  float sure_of(const TokenChoice& choice);
+
   std::vector<float> logits_;
+  std::vector<float> block_max_;  // scratch
 };
 
 }  // namespace sluice

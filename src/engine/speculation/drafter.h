@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,8 @@ struct Draft {
   // How sure the drafter is, in its own classes: 0 to kDraftClasses - 1. Acceptance is counted for
   // each.
   std::size_t confidence = 0;
+  // [tokens] The drafter's own probability of each token, where it has one; else empty.
+  std::vector<float> sure;
   // Of the time that the draft took: what was spent once, on text that the drafter had not read
   // yet. The next draft is not expected to cost it.
   double reading_ms = 0;
@@ -44,6 +47,9 @@ struct DraftContext {
   std::span<const float> hidden;
   std::size_t vocabulary = 0;  // ids below it can be drawn
   const std::atomic<bool>* cancel = nullptr;
+  // Asked, by a drafter that pays for every token, before each but the first: whether one more is
+  // worth its time behind those that it is so sure of. Empty: always.
+  std::function<bool(std::span<const float> sure)> worth_more;
 };
 
 class Drafter {

@@ -82,26 +82,52 @@ Result<TokenTree> Speculator::propose(const DraftContext& context, std::size_t m
     plan.length = std::min(most, options_.fixed_length);
   }
   last_ = {};
-  expected_ = plan.expected_tokens;
-  if (plan.expected_ms > 0) {
-    stats_.predicted_ms += plan.expected_ms;
-    stats_.predicted_plain_ms += plan.expected_tokens * controller_->pass_ms(beside.rows + 1);
-  }
   const std::int32_t root = context.tokens.back();
-  if (plan.length == 0) return chain({root});
+  if (plan.length == 0) {
+    expect(plan, beside);
+    return chain({root});
+  }
+  const bool may_stop = options_.fixed_length == 0;
+  DraftContext asking = context;
+  if (may_stop) {
+    asking.worth_more = [&](std::span<const float> sure) {
+      return controller_->worth_more(plan, sure, beside);
+    };
+  }
   const auto start = std::chrono::steady_clock::now();
-  SLUICE_ASSIGN_OR_RETURN(const Draft draft,
-                          drafters_[plan.drafter]->propose(context, plan.length));
+  SLUICE_ASSIGN_OR_RETURN(Draft draft, drafters_[plan.drafter]->propose(asking, plan.length));
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
   stats_.elapsed_ms += ms.count();
+  const std::size_t made = std::min(draft.tokens.size(), plan.length);
+  std::size_t verified = made;
+  const bool says_how_sure = draft.parents.empty() && draft.sure.size() == draft.tokens.size();
+  if (says_how_sure && may_stop) {
+    verified = controller_->worth_verifying(plan, std::span(draft.sure).first(made), beside);
+  }
+  expect(plan, beside);
+  if (made > 0) {
+    controller_->observe_drafting(plan.drafter, made, std::max(0.0, ms.count() - draft.reading_ms));
+  }
   // Whatever a drafter says: no more than asked for, and only tokens.
-  TokenTree tree = usable_tree(root, draft, plan.length, context.vocabulary);
-  const std::size_t drafted = tree.size() - 1;
-  if (drafted == 0) return tree;
-  controller_->observe_drafting(plan.drafter, drafted,
-                                std::max(0.0, ms.count() - draft.reading_ms));
-  last_ = {plan.drafter, std::min(draft.confidence, kDraftClasses - 1), drafted};
+  TokenTree tree = usable_tree(root, draft, verified, context.vocabulary);
+  last_.drafter = plan.drafter;
+  last_.confidence = std::min(draft.confidence, kDraftClasses - 1);
+  last_.length = tree.size() - 1;
+  if (says_how_sure) {
+    draft.sure.resize(made);
+    last_.sure = std::move(draft.sure);
+    if (last_.length == 0 && made > 0) {
+      controller_->observe_sure(plan.drafter, last_.sure, 0, 0, 0);
+    }
+  }
   return tree;
+}
+
+void Speculator::expect(const DraftController::Plan& plan, const PassLoad& beside) {
+  expected_ = plan.expected_tokens;
+  if (plan.expected_ms <= 0) return;
+  stats_.predicted_ms += plan.expected_ms;
+  stats_.predicted_plain_ms += plan.expected_tokens * controller_->pass_ms(beside.rows + 1);
 }
 
 void Speculator::pass_done(std::size_t rows, double ms) {
@@ -120,6 +146,9 @@ void Speculator::outcome(std::size_t checked, std::size_t accepted) {
   stats_.tokens += accepted + 1;
   if (last_.length == 0 || checked == 0) return;
   controller_->observe_outcome(last_.drafter, last_.confidence, checked, accepted);
+  if (!last_.sure.empty()) {
+    controller_->observe_sure(last_.drafter, last_.sure, last_.length, checked, accepted);
+  }
   SpeculationStats::PerDrafter& counts = stats_.drafters[last_.drafter];
   counts.drafted += last_.length;
   counts.accepted += accepted;

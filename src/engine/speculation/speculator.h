@@ -78,8 +78,12 @@ class Speculator {
   void outcome(std::size_t checked, std::size_t accepted);
 
   const SpeculationStats& stats() const { return stats_; }
+  const DraftController& controller() const { return *controller_; }
 
  private:
+  // Keeps what the plan promises.
+  void expect(const DraftController::Plan& plan, const PassLoad& beside);
+
   std::vector<std::unique_ptr<Drafter>> drafters_;
   SpeculationOptions options_;
   std::shared_ptr<DraftController> controller_;
@@ -88,7 +92,8 @@ class Speculator {
   struct Last {
     std::size_t drafter = 0;
     std::size_t confidence = 0;
-    std::size_t length = 0;  // tokens of the draft
+    std::size_t length = 0;   // tokens of it in the pass
+    std::vector<float> sure;  // of all that were drafted, where the drafter says
   };
   Last last_;
   double expected_ = 1;
