@@ -90,10 +90,16 @@ Result<Speculation> SpeculationFlags::load(const Engine& target, const ModelFlag
   if (most_) speculation.options.most = static_cast<std::size_t>(*most_);
   if (fixed_) speculation.options.fixed_length = static_cast<std::size_t>(*fixed_);
   const auto vocabulary = static_cast<std::size_t>(target.tokenizer().vocab_size());
-  speculation.drafters = [lookup, corpus, vocabulary, draft = speculation.draft.get()] {
+  // Both read their weights at about the same rate.
+  const auto weights = [](const Engine& engine) {
+    return static_cast<double>(engine.info().memory.weights);
+  };
+  const double cost = draft_ ? weights(*speculation.draft) / std::max(1.0, weights(target)) : 0;
+  speculation.drafters = [lookup, corpus, vocabulary, cost, draft = speculation.draft.get()] {
     std::vector<std::unique_ptr<Drafter>> drafters;
     if (lookup) drafters.push_back(std::make_unique<PromptLookup>(corpus));
-    if (draft != nullptr) drafters.push_back(std::make_unique<DraftModel>(*draft, vocabulary));
+    if (draft != nullptr)
+      drafters.push_back(std::make_unique<DraftModel>(*draft, vocabulary, cost));
     return drafters;
   };
   speculation.speculator =

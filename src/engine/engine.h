@@ -47,7 +47,6 @@ struct EngineOptions {
 struct LoadInfo {
   double load_ms = 0;
   MemoryPlan memory;
-  std::uint64_t weight_bytes = 0;     // read by a one-token pass
   std::vector<std::string> warnings;  // lines for the user
 };
 

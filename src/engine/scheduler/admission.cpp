@@ -14,7 +14,8 @@ std::size_t common_prefix(std::span<const std::int32_t> a, std::span<const std::
 }  // namespace
 
 Ticket Scheduler::Impl::submit(GenerateRequest request) {
-  waiting_.push_back({++last_ticket_, std::chrono::steady_clock::now(), std::move(request), nullptr});
+  waiting_.push_back(
+      {++last_ticket_, std::chrono::steady_clock::now(), std::move(request), nullptr});
   update_stats();
   return last_ticket_;
 }

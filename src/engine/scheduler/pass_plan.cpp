@@ -14,9 +14,8 @@ Status Scheduler::Impl::plan() {
     }
     const bool prompts = std::any_of(running_.begin(), running_.end(),
                                      [](const auto& slot) { return slot->prefilling; });
-    const bool alone =
-        prompts && !options_.chunked_prefill;  // prompts have the pass to themselves
-    bool complete = false;                     // a prompt was found in the cache whole
+    const bool alone = prompts && !options_.chunked_prefill;  // prompts have the pass to themselves
+    bool complete = false;  // a prompt was found in the cache whole
     if (!alone) SLUICE_RETURN_IF_ERROR(plan_decoding(prompts));
     if (prompts) SLUICE_RETURN_IF_ERROR(plan_prompts(complete));
     if (alone && rows_.empty()) SLUICE_RETURN_IF_ERROR(plan_decoding(prompts));
@@ -102,15 +101,14 @@ bool Scheduler::Impl::make_room(const Slot& slot, std::size_t tokens, bool preem
 void Scheduler::Impl::adopt_prefix(Slot& slot) {
   if (!options_.share_prefixes) return;
   const std::vector<std::uint32_t> blocks = tree_.find(slot.needed().first(slot.shareable()));
-  kv_.adopt(slot.sequence, blocks,
-            static_cast<std::uint32_t>(blocks.size()) * kv_.block_tokens());
+  kv_.adopt(slot.sequence, blocks, static_cast<std::uint32_t>(blocks.size()) * kv_.block_tokens());
   const std::size_t found = blocks.size() * kv_.block_tokens();
   if (!slot.drew && found > slot.reach) slot.shared += found - slot.reach;
   slot.reach = std::max(slot.reach, found);
 }
 
-Status Scheduler::Impl::add_rows(Slot& slot, std::span<const std::int32_t> tokens, std::size_t length,
-                std::size_t logits) {
+Status Scheduler::Impl::add_rows(Slot& slot, std::span<const std::int32_t> tokens,
+                                 std::size_t length, std::size_t logits) {
   SLUICE_RETURN_IF_ERROR(
       engine_.reserve(slot.sequence, static_cast<std::uint32_t>(length + tokens.size())));
   for (std::size_t i = 0; i < tokens.size(); ++i) {

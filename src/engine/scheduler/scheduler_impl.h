@@ -1,5 +1,5 @@
-// What a scheduler is made of. admission.cpp: who gets a sequence; pass_plan.cpp: the rows of a pass;
-// scheduler.cpp: running it.
+// What a scheduler is made of. admission.cpp: who gets a sequence; pass_plan.cpp: the rows of a
+// pass; scheduler.cpp: running it.
 #pragma once
 
 #include <chrono>

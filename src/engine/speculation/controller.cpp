@@ -10,12 +10,13 @@ constexpr double kPassMemory = 0.9;         // weight of the past at each observ
 constexpr double kAcceptanceMemory = 0.98;  // about the last 50 drafts
 // Before anything is measured: a row more costs little, and lookups of longer agreement are better
 // guesses.
-constexpr double kRowGuess = 0.08;
+constexpr double kRowGuess = 0.15;
 constexpr std::size_t kNear = 6;  // rows
 constexpr double kAcceptanceGuess[kDraftClasses] = {0.5, 0.6, 0.75, 0.9};
 constexpr double kGuessWeight = 2;
 // Estimates are noisy; a draft must promise a little more than nothing.
 constexpr double kMargin = 1.02;
+constexpr double kHope = 0.4;
 constexpr std::size_t kRarestProbe = 512;
 // Drafts that stop by themselves, before any was seen.
 constexpr double kGrownMemory = 0.99;
@@ -110,7 +111,8 @@ double DraftController::sure_acceptance(std::size_t drafter, double sure) const 
 
 double DraftController::drafting_ms(std::size_t drafter, double length) const {
   const PerDrafter& each = drafters_[drafter];
-  double ms = each.fixed_ms.weight > 0 ? each.fixed_ms.sum / each.fixed_ms.weight : 0;
+  double ms = each.fixed_ms.weight > 0 ? each.fixed_ms.sum / each.fixed_ms.weight
+                                       : each.expected_share * pass_ms(1);
   const double step =
       each.per_token_ms.weight > 0 ? each.per_token_ms.sum / each.per_token_ms.weight : ms;
   return ms + step * std::max(0.0, length - 1);
@@ -151,7 +153,8 @@ void DraftController::observe_sure(std::size_t drafter, std::span<const float> s
   // What was to be expected says more than what happened once.
   double expected = 0;
   double reach = 1;
-  for (const float token : sure.first(verified)) expected += reach *= sure_acceptance(drafter, token);
+  for (const float token : sure.first(verified))
+    expected += reach *= sure_acceptance(drafter, token);
   each.grown.add(static_cast<double>(sure.size()), kGrownMemory);
   each.grown_verified.add(static_cast<double>(verified), kGrownMemory);
   each.grown_accepted.add(expected, kGrownMemory);
@@ -221,11 +224,14 @@ DraftController::Plan DraftController::choose(std::span<const Option> options, s
   double best_rate = best.rate * kMargin;
   for (const Option& option : options) {
     if (drafters_[option.drafter].grown.weight > 0) {
-      // No margin: such drafts cost little where they do not pay, and are how the estimates stay fresh.
+      // Instead of a margin, hope: such drafts cost little where they do not pay, and little is
+      // known after a few. (An upper confidence bound, as for bandits.)
       const Plan plan = grown_plan(option.drafter, most, beside);
-      if (plan.rate * kMargin > best_rate) {
+      const double hoped =
+          plan.rate * (1 + kHope / std::sqrt(drafters_[option.drafter].grown.weight));
+      if (hoped > best_rate) {
         best = plan;
-        best_rate = plan.rate * kMargin;
+        best_rate = hoped;
       }
       continue;
     }

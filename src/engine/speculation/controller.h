@@ -54,6 +54,10 @@ class DraftController {
   std::size_t worth_verifying(Plan& plan, std::span<const float> sure,
                               const PassLoad& beside = {}) const;
 
+  // Before a drafter was measured: its time for a token, as a share of a pass of one row.
+  void expect_drafting(std::size_t drafter, double share) {
+    drafters_[drafter].expected_share = share;
+  }
   // What happened. `rows`: of a pass of the target.
   void observe_pass(std::size_t rows, double ms);
   void observe_drafting(std::size_t drafter, std::size_t length, double ms);
@@ -89,6 +93,7 @@ class DraftController {
   };
   struct PerDrafter {
     std::array<std::array<Mean, kMostDrafted>, kDraftClasses> accepted;
+    double expected_share = 0;
     Mean fixed_ms;      // of a draft of one token
     Mean per_token_ms;  // of each further one
     // Of drafts that stop where they are no longer sure.

@@ -32,8 +32,9 @@ Status check_same_vocabulary(const Tokenizer& target, const Tokenizer& draft) {
   return {};
 }
 
-DraftModel::DraftModel(Engine& engine, std::size_t vocabulary)
+DraftModel::DraftModel(Engine& engine, std::size_t vocabulary, double expected_cost)
     : engine_(engine),
+      expected_cost_(expected_cost),
       sequence_(engine),
       vocabulary_(std::min(vocabulary, static_cast<std::size_t>(engine.tokenizer().vocab_size()))),
       logits_(engine.spec().vocabulary) {}

@@ -21,9 +21,11 @@ class DraftModel final : public Drafter {
   // `engine` must outlive the drafter; `vocabulary`: of the target. Drafts are drawn with the
   // request's settings, seed and positions: they are what the target draws, were its distribution
   // the same.
-  DraftModel(Engine& engine, std::size_t vocabulary);
+  // expected_cost: see Drafter.
+  DraftModel(Engine& engine, std::size_t vocabulary, double expected_cost = 0);
 
   std::string_view name() const override { return "draft"; }
+  double expected_cost() const override { return expected_cost_; }
   Status begin(std::span<const std::int32_t> tokens, const SamplingParams& sampling,
                std::uint32_t stream) override;
   Status accept(std::int32_t token) override;
@@ -32,6 +34,7 @@ class DraftModel final : public Drafter {
 
  private:
   Engine& engine_;
+  double expected_cost_;
   CachedSequence sequence_;  // accepted text, then rejected drafts until the next assign()
   std::optional<Sampler>
       sampler_;             // its history is the text, then drafts of which nothing is known yet

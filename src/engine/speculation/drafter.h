@@ -57,6 +57,8 @@ class Drafter {
   virtual ~Drafter() = default;
   virtual std::string_view name() const = 0;  // "lookup", "draft"
   virtual bool wants_hidden() const { return false; }
+  // What a token of a draft is likely to take, as a share of a pass of the target.
+  virtual double expected_cost() const { return 0; }
 
   // A request begins with these tokens; what an earlier request left is used again where it fits.
   virtual Status begin(std::span<const std::int32_t> tokens, const SamplingParams& sampling,

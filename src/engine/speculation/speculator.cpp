@@ -44,6 +44,9 @@ Speculator::Speculator(std::vector<std::unique_ptr<Drafter>> drafters, Speculati
       controller_(std::move(controller)),
       shared_(controller_ != nullptr) {
   if (!shared_) controller_ = std::make_shared<DraftController>(drafters_.size());
+  for (std::size_t i = 0; i < drafters_.size(); ++i) {
+    controller_->expect_drafting(i, drafters_[i]->expected_cost());
+  }
 }
 
 bool Speculator::wants_hidden() const {
