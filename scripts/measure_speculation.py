@@ -35,7 +35,7 @@ COPY = [
 FREE = ["Tell me about a fox and a lantern.", "What is a good name for a boat, and why?", "Explain rain to a child.",
         "Describe a city on the moon.", "Why do people sing?", "Write about a shy owl.", "How does a clock work?",
         "A letter from a lighthouse keeper.", "What would a tree say?", "Describe the taste of an apple."]
-LENGTHS = [1, 2, 3, 4, 6, 8, 12, 16]
+LENGTHS = [1, 2, 3, 4, 6, 8, 16]
 
 
 def run(options, prompt, extra):

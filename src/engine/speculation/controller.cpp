@@ -160,17 +160,17 @@ void DraftController::observe_sure(std::size_t drafter, std::span<const float> s
   each.grown_accepted.add(expected, kGrownMemory);
 }
 
-DraftController::Plan DraftController::grown_plan(std::size_t drafter, std::size_t most,
+DraftController::Plan DraftController::grown_plan(const Option& option, std::size_t most,
                                                   const PassLoad& beside) const {
-  const PerDrafter& each = drafters_[drafter];
+  const PerDrafter& each = drafters_[option.drafter];
   const auto limit = static_cast<double>(most);
   const double grown = std::min(limit, each.grown.value_or(kGrownGuess, kGuessWeight));
   const double verified = std::min(limit, each.grown_verified.value_or(kGrownGuess, kGuessWeight));
   const double accepted =
       std::min(limit, each.grown_accepted.value_or(kGrownAcceptedGuess, kGuessWeight));
-  Plan plan = {drafter, most, 1 + accepted, 0, 0};
+  Plan plan = {option.drafter, most, 1 + accepted, 0, 0, option.confidence};
   plan.expected_ms = pass_ms_between(static_cast<double>(beside.rows + 1) + verified) +
-                     drafting_ms(drafter, grown);
+                     drafting_ms(option.drafter, grown);
   plan.rate = rate_of(plan, beside);
   return plan;
 }
@@ -182,7 +182,8 @@ bool DraftController::worth_more(const Plan& plan, std::span<const float> sure,
   for (const float each : sure) reach *= sure_acceptance(plan.drafter, each);
   // Nothing is known of the next token but how often those at its place were right.
   const std::size_t length = sure.size();
-  const double gain = reach * acceptance(plan.drafter, 0, std::min(length, kMostDrafted - 1));
+  const double gain =
+      reach * acceptance(plan.drafter, plan.confidence, std::min(length, kMostDrafted - 1));
   const double row_ms =
       std::max(0.0, pass_ms(beside.rows + 2 + length) - pass_ms(beside.rows + 1 + length));
   const double step_ms = drafting_ms(plan.drafter, 2) - drafting_ms(plan.drafter, 1);
@@ -226,7 +227,7 @@ DraftController::Plan DraftController::choose(std::span<const Option> options, s
     if (drafters_[option.drafter].grown.weight > 0) {
       // Instead of a margin, hope: such drafts cost little where they do not pay, and little is
       // known after a few. (An upper confidence bound, as for bandits.)
-      const Plan plan = grown_plan(option.drafter, most, beside);
+      const Plan plan = grown_plan(option, most, beside);
       const double hoped =
           plan.rate * (1 + kHope / std::sqrt(drafters_[option.drafter].grown.weight));
       if (hoped > best_rate) {
@@ -236,7 +237,7 @@ DraftController::Plan DraftController::choose(std::span<const Option> options, s
       continue;
     }
     double all = 1;
-    Plan plan = {option.drafter, 0, 1, 0, 0};
+    Plan plan = {option.drafter, 0, 1, 0, 0, option.confidence};
     for (std::size_t k = 1; k <= most; ++k) {
       all *= acceptance(option.drafter, option.confidence, k - 1);
       plan.length = k;
@@ -262,14 +263,15 @@ DraftController::Plan DraftController::choose(std::span<const Option> options, s
         return acceptance(a.drafter, a.confidence, 0) < acceptance(b.drafter, b.confidence, 0);
       });
   if (drafters_[option.drafter].grown.weight > 0) {  // it stops by itself
-    Plan probe = grown_plan(option.drafter, most, beside);
+    Plan probe = grown_plan(option, most, beside);
     probe.rate = best.rate;
     probe.probe = true;
     return probe;
   }
   const std::size_t length = std::min<std::size_t>(2, most);
   double all = 1;
-  Plan probe = {option.drafter, length, 1, cost(option.drafter, length), best.rate};
+  Plan probe = {option.drafter, length,           1, cost(option.drafter, length),
+                best.rate,      option.confidence};
   for (std::size_t k = 0; k < length; ++k) {
     all *= acceptance(option.drafter, option.confidence, k);
     probe.expected_tokens += all;

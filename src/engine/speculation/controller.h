@@ -40,6 +40,7 @@ class DraftController {
     double expected_tokens = 1;  // of this text
     double expected_ms = 0;      // of the pass, drafting included; 0: nothing is known yet
     double rate = 0;             // tokens a millisecond that it promises, those `beside` included
+    std::size_t confidence = 0;  // of the option
     bool probe = false;          // made to learn: all of the draft is verified
   };
   // The best of the options, drafts of at most `most` tokens. Where none pays, a short draft is
@@ -103,7 +104,7 @@ class DraftController {
     Mean grown_accepted;
   };
   double pass_ms_between(double rows) const;  // between two whole numbers
-  Plan grown_plan(std::size_t drafter, std::size_t most, const PassLoad& beside) const;
+  Plan grown_plan(const Option& option, std::size_t most, const PassLoad& beside) const;
 
   std::array<Mean, kMostRows + 1> pass_ms_;  // by rows
   std::vector<PerDrafter> drafters_;

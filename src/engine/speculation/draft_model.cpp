@@ -83,6 +83,7 @@ float DraftModel::sure_of(const TokenChoice& choice) {
 Result<Draft> DraftModel::propose(const DraftContext& context, std::size_t most) {
   Draft draft;
   if (!fits_) return draft;
+  draft.confidence = kConfidence;
   most = std::min<std::size_t>(most, engine_.context() - text_);
   SLUICE_RETURN_IF_ERROR(sampler_->truncate(text_));
   const std::span<const float> usable = std::span(logits_).first(vocabulary_);

@@ -29,10 +29,13 @@ class DraftModel final : public Drafter {
   Status begin(std::span<const std::int32_t> tokens, const SamplingParams& sampling,
                std::uint32_t stream) override;
   Status accept(std::int32_t token) override;
-  std::size_t peek() const override { return fits_ ? 0 : kDraftClasses; }
+  std::size_t peek() const override { return fits_ ? kConfidence : kDraftClasses; }
   Result<Draft> propose(const DraftContext& context, std::size_t most) override;
 
  private:
+  // Three of four tokens of a model of the family are right, before more is known.
+  static constexpr std::size_t kConfidence = 2;
+
   Engine& engine_;
   double expected_cost_;
   CachedSequence sequence_;  // accepted text, then rejected drafts until the next assign()
