@@ -48,7 +48,7 @@
 #else
 #define SIMT_DEVICE inline
 #define SIMT_ANYWHERE constexpr
-#define SIMT_KERNEL(threads) void
+#define SIMT_KERNEL(threads) inline void
 #define SIMT_UNROLL
 #endif
 

@@ -135,7 +135,7 @@ TEST_CASE("kernels without a fault are not complained about") {
 
 TEST_CASE("each seeded fault is caught") {
   int faults = 0;
-  for_each_fault([&]<class Kernels>(const char* name, const char* what) {
+  for_each_fault([&]<class Kernels>(const std::string& name, const std::string& what) {
     ++faults;
     const std::string caught = complaint<Kernels>();
     CHECK_MESSAGE(!caught.empty(), name << ": not caught: " << what);

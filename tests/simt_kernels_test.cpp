@@ -118,6 +118,7 @@ TEST_CASE("matrix times rows: a value that is not finite poisons its row and no 
     CHECK(std::isnan(problem.expected(0, row)));
     CHECK(std::isfinite(problem.expected(1, row)));
   }
+  check_matvec(problem);
 }
 
 TEST_CASE("matrix times rows: the order of sums is as good as any") {

@@ -37,7 +37,7 @@ SIMT_DEVICE std::uint32_t quantized_code(std::uint32_t x_bits, float inverse) {
   return (simt::float_bits(rounded) - simt::float_bits(12582912.0f)) & 0xffu;
 }
 
-SIMT_KERNEL(kQuantizeThreads) inline quantize_rows(QuantizeArgs args) {
+SIMT_KERNEL(kQuantizeThreads) quantize_rows(QuantizeArgs args) {
   const auto blocks = static_cast<std::uint32_t>(quantize_row_blocks(args.cols));
   const std::int64_t row = simt::block_index() / blocks;
   const std::int64_t chunk = simt::block_index() % blocks;
