@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "cuda" / "kernels.cu"
-FLAGS = ["-std=c++20", "-O3", "--fmad=false", "--Werror=all-warnings", "-Xcompiler=-Wall,-Wextra,-Werror"]
+FLAGS = ["-std=c++17", "-O3", "--fmad=false", "--Werror=all-warnings", "-Xcompiler=-Wall,-Wextra,-Werror"]
 
 # Kernels that run for every token: these must not spill.
 HOT = re.compile(r"matvec_|quantize_")
