@@ -11,11 +11,13 @@ namespace {
 
 Block* running_block = nullptr;  // kernels are plain functions: this is how they find their block
 
+struct FaultFound {};  // unwinds the stack of the thread at fault
+
 }  // namespace
 
 std::string describe(const Site& site) {
-  const std::string_view path = site.file_name();
-  return fmt::format("{}:{}", path.substr(path.rfind('/') + 1), site.line());
+  const std::string_view path = site.file;
+  return fmt::format("{}:{}", path.substr(path.rfind('/') + 1), site.line);
 }
 
 void fault(const Site& site, const std::string& what) { Block::running().fault(site, what); }
@@ -78,8 +80,12 @@ std::string Block::run_block() {
 
 void Block::thread_entry(void* block) {
   auto* self = static_cast<Block*>(block);
-  self->kernel_();
-  self->finish_thread();
+  try {
+    self->kernel_();
+    self->finish_thread();
+  } catch (const FaultFound&) {
+    // The scheduler sees the message.
+  }
   self->current_->fiber.leave_for_good();
 }
 
@@ -103,11 +109,11 @@ void Block::finish_thread() {
 }
 
 void Block::fault(const Site& site, const std::string& what) {
-  const std::string place = site.line() == 0 ? "" : fmt::format(", {}", describe(site));
+  const std::string place = site.line == 0 ? "" : fmt::format(", {}", describe(site));
   fault_ = fmt::format("block {}, thread {} (warp {}, lane {}){}: {}", block_index_,
                        current_->who.thread, current_->who.thread / 32, current_->who.thread % 32,
                        place, what);
-  current_->fiber.leave_for_good();
+  throw FaultFound();
 }
 
 std::string Block::waiting_at(const Thread& thread) const {
@@ -147,7 +153,7 @@ void Block::sync_threads(const Site& site) {
   if (done_ > 0) fault(site, "sync_threads, but another thread of the block has left the kernel");
   current_->barrier = site;
   for (const Thread& other : threads_) {
-    if (other.status == Status::kAtBarrier && other.barrier.line() != site.line()) {
+    if (other.status == Status::kAtBarrier && other.barrier.line != site.line) {
       fault(site, fmt::format("sync_threads, while {}", waiting_at(other)));
     }
   }

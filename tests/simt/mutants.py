@@ -75,7 +75,9 @@ def main():
     for name, *_ in FAULTS:
         parts.append(f"KERNELS_OF({name})\n")
     parts.append(f"template <class Visit>\nvoid for_each_fault(Visit visit) {{\n{rows}}}\n")
-    output.write_text("".join(parts))
+    text = "".join(parts)
+    if not output.is_file() or output.read_text() != text:  # an unchanged file compiles nothing anew
+        output.write_text(text)
 
 
 main()

@@ -47,7 +47,7 @@ std::array<std::uint32_t, 4> Block::meet(const Meeting& meeting) {
     }
     const Meeting& theirs = other.meeting;
     const bool same = theirs.operation == meeting.operation && theirs.mask == mask &&
-                      theirs.site.line() == meeting.site.line();
+                      theirs.site.line == meeting.site.line;
     // The other lane may wait for something that comes first, but not each for the other.
     if (!same && (theirs.mask >> self & 1) != 0) {
       fault(meeting.site, fmt::format("{} with mask {:#010x}, while {}", name_of(meeting.operation),
