@@ -1,0 +1,82 @@
+// Activations to int8 with one float scale for 32 values of a row.
+//
+// A lane takes four neighbouring values, eight lanes a group: a warp reads 512 bytes, writes 128.
+//
+//   x     [rows][x_stride] float          | group 0: 8 lanes x 4 | group 1 | ...
+//   q     [rows][cols] int8               same order
+//   scale [rows][cols / 32] float
+//
+// The same operations as src/backend/cpu/generic.cpp, and so the same bits: scale = max / 127,
+// codes rounded to nearest even, a group whose largest magnitude is tiny is zeros, and a value that
+// is not finite makes the group's scale NaN, so that it poisons the results and never hides.
+#pragma once
+
+#include "cuda/simt.h"
+
+namespace sluice::cuda {
+
+inline constexpr std::int32_t kQuantizeThreads = 256;  // 1024 values of one row a block
+
+struct QuantizeArgs {
+  simt::Global<const float> x;  // 16-byte aligned
+  simt::Global<std::int8_t> q;  // 4-byte aligned
+  simt::Global<float> scale;
+  std::int64_t x_stride;  // floats between rows, a multiple of 4
+  std::int32_t cols;      // a multiple of 32
+};
+
+// Blocks for a row; the grid has rows times as many.
+SIMT_ANYWHERE std::int32_t quantize_row_blocks(std::int32_t cols) {
+  return (cols + 4 * kQuantizeThreads - 1) / (4 * kQuantizeThreads);
+}
+
+// The code of x, in the low byte. Adding 1.5 * 2^23 rounds |x| < 2^22 to the nearest integer, ties
+// to even, and leaves it in the low bits.
+SIMT_DEVICE std::uint32_t quantized_code(std::uint32_t x_bits, float inverse) {
+  const float rounded = simt::float_of_bits(x_bits) * inverse + 12582912.0f;
+  return (simt::float_bits(rounded) - simt::float_bits(12582912.0f)) & 0xffu;
+}
+
+SIMT_KERNEL(kQuantizeThreads) quantize_rows(QuantizeArgs args) {
+  const auto blocks = static_cast<std::uint32_t>(quantize_row_blocks(args.cols));
+  const std::int64_t row = simt::block_index() / blocks;
+  const std::int64_t chunk = simt::block_index() % blocks;
+  const std::int64_t col = 4 * (chunk * kQuantizeThreads + simt::thread_index());
+  // cols is a multiple of 32, so the eight lanes of a group are all inside or all outside; those
+  // outside still take part in the shuffles.
+  const bool inside = col < args.cols;
+
+  simt::Words x = {};  // the bits of four floats
+  if (inside) x = simt::load_words(args.x + row * args.x_stride + col);
+
+  std::uint32_t max_bits = 0;  // magnitudes order like their bits
+  SIMT_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t magnitude = x.word[i] & 0x7fffffffu;
+    if (magnitude > max_bits) max_bits = magnitude;
+  }
+  SIMT_UNROLL
+  for (std::uint32_t lanes = 4; lanes > 0; lanes /= 2) {
+    const std::uint32_t other = simt::shuffle_xor(simt::kAllLanes, max_bits, lanes);
+    if (other > max_bits) max_bits = other;
+  }
+  if (!inside) return;
+
+  const float max = simt::float_of_bits(max_bits);
+  std::uint32_t codes = 0;
+  float scale = 0.0f;
+  if (max_bits >= 0x7f800000u) {  // infinity or NaN
+    scale = simt::float_of_bits(0x7fc00000u);
+  } else if (max >= 1e-30f) {
+    const float inverse = 127.0f / max;
+    SIMT_UNROLL
+    for (int i = 0; i < 4; ++i) codes |= quantized_code(x.word[i], inverse) << (8 * i);
+    scale = max / 127.0f;
+  }
+  simt::store(simt::cast<std::uint32_t>(args.q + row * args.cols + col), codes);
+  if (simt::lane() % 8 == 0) {
+    simt::store(args.scale + row * (args.cols / 32) + col / 32, scale);
+  }
+}
+
+}  // namespace sluice::cuda

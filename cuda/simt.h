@@ -1,0 +1,70 @@
+// What is special about device code, behind names of our own, so that one kernel source serves two
+// compilers: nvcc makes GPU code of it (cuda/simt_device.h: intrinsics and PTX), and the host's
+// compiler makes ordinary C++ of it that the emulator runs and checks (tests/simt/host.h).
+//
+// A kernel touches memory through these functions alone; that is what lets the emulator see every
+// access. Both headers provide, in namespace sluice::simt:
+//
+//   Global<T>, Shared<T>      pointers; p + n counts in T, cast<U>(p) reinterprets
+//   dynamic_shared()          the block's shared memory, 16-byte aligned
+//   load(p), store(p, v)      one scalar, at its natural alignment
+//   load_words(p)             16 bytes at a multiple of 16 as four 32-bit words
+//   store_words(p, w)         the reverse
+//   block_index(), thread_index(), lane(), warp()
+//   sync_threads(), sync_warp(mask)
+//   shuffle_xor(mask, v, lanes), shuffle(mask, v, lane), ballot(mask, condition)
+//   dp4a(a, b, c)             c + the four products of signed bytes
+//   load_matrices_x4(p)       ldmatrix: lane L names row L % 8 (16 bytes) of matrix L / 8;
+//                             word i of lane (g, t) is word t of row g of matrix i
+//   load_matrices_x2(p)       the same with lanes 0-15 and two words
+//   mma_s8(c, a, b)           mma.sync m16n8k32, signed bytes, c += a * b
+//   copy_async_16(to, p, n)   cp.async of 16 bytes to shared memory; n says how many are
+//                             read: 16, or 0, and then zeros arrive
+//   copy_async_4(to, p, n)    the same with 4 bytes
+//   commit_async()            closes a group of this thread's copies
+//   wait_async<N>()           waits for all but the N latest groups of this thread. Others
+//                             may look only after a barrier that follows the wait.
+//   fma(a, b, c), half_to_float(bits), float_bits(f), float_of_bits(bits)
+//
+// Lane numbers in fragments: g = lane / 4, t = lane % 4. Of mma_s8 (PTX ISA, "Matrix Fragments for
+// mma.m16n8k32", .s8): a word holds four consecutive k, the first in the low byte.
+//
+//   a[0]: row g,     k 4t..        b[0]: k 4t..,    column g
+//   a[1]: row g + 8, k 4t..        b[1]: k 16+4t.., column g
+//   a[2]: row g,     k 16+4t..     c[0], c[1]: row g,     columns 2t, 2t + 1
+//   a[3]: row g + 8, k 16+4t..     c[2], c[3]: row g + 8, columns 2t, 2t + 1
+//
+// Floating point: kernels are compiled without fused operations and without flushing of denormals,
+// so that an expression means the same on both sides; fma is written where it is meant.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define SIMT_DEVICE __device__ __forceinline__
+#define SIMT_ANYWHERE __host__ __device__ constexpr
+#define SIMT_KERNEL(threads) __global__ void __launch_bounds__(threads)
+#define SIMT_UNROLL _Pragma("unroll")
+#else
+#define SIMT_DEVICE inline
+#define SIMT_ANYWHERE constexpr
+#define SIMT_KERNEL(threads) inline void
+#define SIMT_UNROLL
+#endif
+
+namespace sluice::simt {
+
+inline constexpr std::uint32_t kAllLanes = 0xffffffffu;
+
+// Four 32-bit words that travel together: one 16-byte load, or a fragment.
+struct alignas(16) Words {
+  std::uint32_t word[4];
+};
+
+}  // namespace sluice::simt
+
+#if defined(__CUDACC__)
+#include "cuda/simt_device.h"
+#else
+#include "tests/simt/host.h"
+#endif

@@ -1,0 +1,199 @@
+#include "tests/simt/block.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+namespace sluice::simt {
+namespace {
+
+Block* running_block = nullptr;  // kernels are plain functions: this is how they find their block
+
+struct FaultFound {};  // unwinds the stack of the thread at fault
+
+}  // namespace
+
+std::string describe(const Site& site) {
+  const std::string_view path = site.file;
+  return fmt::format("{}:{}", path.substr(path.rfind('/') + 1), site.line);
+}
+
+void fault(const Site& site, const std::string& what) { Block::running().fault(site, what); }
+
+std::string run(const Shape& shape, const std::function<void()>& kernel) {
+  Block block(shape, kernel);
+  running_block = &block;
+  std::string result = block.run_grid();
+  running_block = nullptr;
+  return result;
+}
+
+Block& Block::running() {
+  if (running_block == nullptr) throw std::logic_error("device code runs only inside simt::run");
+  return *running_block;
+}
+
+Block::Block(const Shape& shape, const std::function<void()>& kernel)
+    : shape_(shape),
+      kernel_(kernel),
+      shared_(shape.shared_bytes),
+      stacks_(shape.threads),
+      threads_(shape.threads) {}
+
+std::string Block::run_grid() {
+  const std::uint32_t last = std::min(shape_.blocks, shape_.last_block);
+  for (block_index_ = shape_.first_block; block_index_ < last; ++block_index_) {
+    if (std::string found = run_block(); !found.empty()) return found;
+  }
+  return {};
+}
+
+std::string Block::run_block() {
+  shared_.begin_block();
+  ++epoch_;
+  at_barrier_ = 0;
+  done_ = 0;
+  const auto count = static_cast<std::uint32_t>(threads_.size());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    Thread& thread = threads_[i];
+    thread.status = Status::kReady;
+    thread.who = {.thread = i, .epoch = epoch_};
+    thread.fiber.prepare(stacks_.stack(i), thread_entry, this);
+  }
+  while (done_ < count) {
+    bool progress = false;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      Thread& thread = threads_[shape_.reversed ? count - 1 - i : i];
+      if (thread.status != Status::kReady) continue;
+      progress = true;
+      current_ = &thread;
+      thread.fiber.enter();
+      current_ = nullptr;
+      if (!fault_.empty()) return fault_;
+    }
+    if (!progress) return deadlock();
+  }
+  return {};
+}
+
+void Block::thread_entry(void* block) {
+  auto* self = static_cast<Block*>(block);
+  try {
+    self->kernel_();
+    self->finish_thread();
+  } catch (const FaultFound&) {
+    // The scheduler sees the message.
+  }
+  self->current_->fiber.leave_for_good();
+}
+
+void Block::finish_thread() {
+  Thread& thread = *current_;
+  std::size_t copies = thread.open_group.size();
+  for (const std::vector<Copy>& group : thread.groups) copies += group.size();
+  if (copies > 0) fault(Site(), fmt::format("leaves with {} copies under way", copies));
+  thread.groups.clear();
+  thread.status = Status::kDone;
+  ++done_;
+  for (const Thread& other : threads_) {
+    const bool waits_for_this =
+        other.status == Status::kAtBarrier ||
+        (other.status == Status::kInWarp && other.who.thread / 32 == thread.who.thread / 32 &&
+         (other.meeting.mask >> (thread.who.thread % 32) & 1) != 0);
+    if (waits_for_this) {
+      fault(Site(), fmt::format("leaves the kernel while {}", waiting_at(other)));
+    }
+  }
+}
+
+void Block::fault(const Site& site, const std::string& what) {
+  const std::string place = site.line == 0 ? "" : fmt::format(", {}", describe(site));
+  fault_ = fmt::format("block {}, thread {} (warp {}, lane {}){}: {}", block_index_,
+                       current_->who.thread, current_->who.thread / 32, current_->who.thread % 32,
+                       place, what);
+  throw FaultFound();
+}
+
+std::string Block::waiting_at(const Thread& thread) const {
+  if (thread.status == Status::kAtBarrier) {
+    return fmt::format("thread {} waits in sync_threads at {}", thread.who.thread,
+                       describe(thread.barrier));
+  }
+  return fmt::format("thread {} waits in {} with mask {:#010x} at {}", thread.who.thread,
+                     name_of(thread.meeting.operation), thread.meeting.mask,
+                     describe(thread.meeting.site));
+}
+
+// Nobody can go on. Says where the first thread waits, and another one that waits elsewhere.
+std::string Block::deadlock() const {
+  const Thread* first = nullptr;
+  std::string second;
+  for (const Thread& thread : threads_) {
+    if (thread.status == Status::kDone) continue;
+    if (first == nullptr) {
+      first = &thread;
+    } else if (thread.status != first->status) {
+      second = ", " + waiting_at(thread);
+      break;
+    }
+  }
+  return fmt::format("block {}: no thread can go on: {}{}", block_index_, waiting_at(*first),
+                     second);
+}
+
+void Block::wait(Status status) {
+  Thread& thread = *current_;
+  thread.status = status;
+  thread.fiber.leave();
+}
+
+void Block::sync_threads(const Site& site) {
+  if (done_ > 0) fault(site, "sync_threads, but another thread of the block has left the kernel");
+  current_->barrier = site;
+  for (const Thread& other : threads_) {
+    if (other.status == Status::kAtBarrier && other.barrier.line != site.line) {
+      fault(site, fmt::format("sync_threads, while {}", waiting_at(other)));
+    }
+  }
+  if (++at_barrier_ < threads_.size()) {
+    wait(Status::kAtBarrier);
+  } else {
+    release_barrier();
+  }
+}
+
+void Block::release_barrier() {
+  at_barrier_ = 0;
+  ++epoch_;
+  for (Thread& thread : threads_) {
+    thread.status = Status::kReady;
+    thread.who.epoch = epoch_;
+  }
+}
+
+void Block::copy_async(std::int64_t to, const Buffer& from, std::int64_t offset, std::size_t size,
+                       std::uint32_t bytes, const Site& site) {
+  Copy copy{.to = to, .bytes = size, .site = site};
+  if (bytes != 0 && bytes != size) fault(site, fmt::format("copy of {} bytes of {}", bytes, size));
+  if (bytes != 0) from.device_read(offset, copy.data.data(), size, site);
+  shared_.start_copy(current_->who, to, size, site);
+  current_->open_group.push_back(copy);
+}
+
+void Block::commit_async() {
+  current_->groups.push_back(std::move(current_->open_group));
+  current_->open_group.clear();
+}
+
+void Block::wait_async(std::size_t latest, const Site& site) {
+  std::deque<std::vector<Copy>>& groups = current_->groups;
+  for (; groups.size() > latest; groups.pop_front()) {
+    for (const Copy& copy : groups.front()) {
+      shared_.land_copy(current_->who, copy.to, copy.data.data(), copy.bytes, site);
+    }
+  }
+}
+
+}  // namespace sluice::simt

@@ -1,0 +1,148 @@
+// Faults that were put into copies of the kernels on purpose (tests/simt/mutants.py): the emulator
+// or the comparison with the plain loop must catch each.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "cuda/kernels/matvec_dp4a.cuh"
+#include "cuda/kernels/matvec_mma.cuh"
+#include "cuda/kernels/quantize.cuh"
+#include "tests/simt/matvec_problem.h"
+
+// The kernels of a namespace, as a type.
+#define KERNELS_OF(name)                                                                 \
+  struct name##_kernels {                                                                \
+    using MatvecArgs = sluice::cuda::name::MatvecArgs;                                   \
+    using QuantizeArgs = sluice::cuda::name::QuantizeArgs;                               \
+    template <class Tiles, int kXRows>                                                   \
+    static void dp4a(MatvecArgs args) {                                                  \
+      sluice::cuda::name::matvec_dp4a<Tiles, kXRows>(args);                              \
+    }                                                                                    \
+    template <class Tiles, int kXRows>                                                   \
+    static void mma(MatvecArgs args) {                                                   \
+      sluice::cuda::name::matvec_mma<Tiles, kXRows>(args);                               \
+    }                                                                                    \
+    static void quantize(QuantizeArgs args) { sluice::cuda::name::quantize_rows(args); } \
+  };
+
+#include "mutants.h"
+
+namespace sluice::simt {
+namespace {
+
+using cuda::TilesQ4_0;
+using cuda::TilesQ8_0;
+
+struct real_kernels {
+  using MatvecArgs = cuda::MatvecArgs;
+  using QuantizeArgs = cuda::QuantizeArgs;
+  template <class Tiles, int kXRows>
+  static void dp4a(MatvecArgs args) {
+    cuda::matvec_dp4a<Tiles, kXRows>(args);
+  }
+  template <class Tiles, int kXRows>
+  static void mma(MatvecArgs args) {
+    cuda::matvec_mma<Tiles, kXRows>(args);
+  }
+  static void quantize(QuantizeArgs args) { cuda::quantize_rows(args); }
+};
+
+// A matrix of 5 GB of which one tile is there: its results are of no interest, its place is.
+template <class Kernels>
+std::string check_far_tile() {
+  constexpr std::uint32_t kRows = 4194304;
+  constexpr std::uint32_t kCols = 2048;
+  constexpr std::uint32_t kTile = kRows / 32 - 1;
+  const std::size_t tile_bytes = cuda::packed_bytes(BlockType::kQ4_0, 32, kCols);
+  Buffer weights("weights", cuda::packed_bytes(BlockType::kQ4_0, kRows, kCols));
+  const std::vector<std::byte> zeros(tile_bytes);
+  weights.write(kTile * tile_bytes, zeros.data(), tile_bytes);
+  Buffer codes("x", kCols);
+  Buffer scales("x_scale", kCols / 8);
+  codes.write(0, zeros.data(), kCols);
+  scales.write(0, zeros.data(), kCols / 8);
+  Buffer out("out", std::size_t{kRows} * 4);
+  typename Kernels::MatvecArgs args = {};
+  args.weights = weights.pointer<const std::uint8_t>();
+  args.x = codes.pointer<const std::int8_t>();
+  args.x_scale = scales.pointer<const float>();
+  args.out = out.pointer<float>();
+  args.out_stride = kRows;
+  args.rows = kRows;
+  args.cols = kCols;
+  args.x_rows = 1;
+  return run({.blocks = kTile + 1,
+              .threads = cuda::kMatvecThreads,
+              .shared_bytes = cuda::matvec_shared_bytes<TilesQ4_0, 3>(),
+              .first_block = kTile},
+             [&] { Kernels::template dp4a<TilesQ4_0, 3>(args); });
+}
+
+template <class Kernels>
+std::string check_quantize() {
+  constexpr std::uint32_t kCols = 96;
+  cpu::testing::Random random(1);
+  std::vector<float> x(kCols);
+  for (float& value : x) value = cpu::testing::uniform(random, -3.0f, 3.0f);
+  Buffer in("x", kCols * 4);
+  in.write(std::span<const float>(x));
+  Buffer q("q", kCols);
+  Buffer scale("scale", kCols / 8);
+  typename Kernels::QuantizeArgs args = {};
+  args.x = in.pointer<const float>();
+  args.q = q.pointer<std::int8_t>();
+  args.scale = scale.pointer<float>();
+  args.x_stride = kCols;
+  args.cols = kCols;
+  std::string fault = run({.threads = cuda::kQuantizeThreads}, [&] { Kernels::quantize(args); });
+  if (!fault.empty()) return fault;
+  for (std::size_t group = 0; group < kCols / 32; ++group) {
+    std::int8_t codes[32];
+    if (scale.read<float>(group) != cpu::generic_quantize_group(&x[32 * group], 32, codes)) {
+      return fmt::format("scale of group {} is wrong", group);
+    }
+  }
+  return {};
+}
+
+// What the checks say about some kernels: the first complaint, or nothing.
+template <class Kernels>
+std::string complaint() {
+  // 35 rows: a tail. 57 blocks: segments of eight, more than a ring has stages, the last with one.
+  MatvecProblem three({BlockType::kQ4_0, 35, 32 * 57, 3}, 1);
+  MatvecProblem eleven({BlockType::kQ4_0, 35, 32 * 57, 11}, 2);
+  MatvecProblem few_blocks({BlockType::kQ8_0, 35, 32 * 5, 7}, 3);
+  const std::string found[] = {
+      three.check(Kernels::template dp4a<TilesQ4_0, 3>, cuda::matvec_shared_bytes<TilesQ4_0, 3>()),
+      eleven.check(Kernels::template mma<TilesQ4_0, 16>,
+                   cuda::matvec_shared_bytes<TilesQ4_0, 16>()),
+      few_blocks.check(Kernels::template mma<TilesQ8_0, 8>,
+                       cuda::matvec_shared_bytes<TilesQ8_0, 8>()),
+      check_far_tile<Kernels>(),
+      check_quantize<Kernels>(),
+  };
+  for (const std::string& text : found) {
+    if (!text.empty()) return text;
+  }
+  return {};
+}
+
+TEST_CASE("kernels without a fault are not complained about") {
+  CHECK(complaint<real_kernels>() == "");
+}
+
+TEST_CASE("each seeded fault is caught") {
+  int faults = 0;
+  for_each_fault([&]<class Kernels>(const std::string& name, const std::string& what) {
+    ++faults;
+    const std::string caught = complaint<Kernels>();
+    CHECK_MESSAGE(!caught.empty(), name << ": not caught: " << what);
+    MESSAGE(name << " (" << what << "): " << caught);
+  });
+  CHECK(faults >= 10);
+}
+
+}  // namespace
+}  // namespace sluice::simt
