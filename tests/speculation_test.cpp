@@ -480,7 +480,8 @@ double controlled_rate(SureMachine machine) {
 
 }  // namespace
 
-TEST_CASE("drafts that stop where they are no longer sure are as good as the best fixed length") {
+TEST_CASE("drafts that stop where they are no longer sure are as good as the best fixed length" *
+          doctest::skip(sluice::test::kSanitized)) {  // a long simulation in this file alone
   for (const double share : {0.1, 0.5, 0.8, 0.95}) {
     for (const double row_ms : {0.1, 1.0, 4.0}) {
       for (const double step_ms : {0.2, 2.0, 6.0}) {
