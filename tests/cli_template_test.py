@@ -138,7 +138,7 @@ class Faults(WithTemplate):
         cases = [
             (b"hello", b"stdin is not JSON"),
             (b"{", b"stdin is not JSON"),
-            (b'{"messages": [}', b"line 1, column 15"),
+            (b'{"messages": [}', b"at column 15"),
             (b"\0\0\0", b"stdin is not JSON"),
             (b'"text"', b"stdin is string; expected"),
             (b"{}", b"stdin has no 'messages'"),
