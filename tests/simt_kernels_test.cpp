@@ -241,7 +241,7 @@ void check_quantize(const std::vector<float>& x, std::uint32_t rows, std::uint32
           cpu::generic_quantize_group(&x[std::size_t{r} * stride + 32 * group], 32, codes);
       const std::size_t at = std::size_t{r} * (cols / 32) + group;
       const auto found = scale.read<float>(at);
-      REQUIRE(std::memcmp(&found, &wanted, 4) == 0);
+      REQUIRE(float_bits(found) == float_bits(wanted));
       for (std::size_t i = 0; i < 32; ++i) REQUIRE(q.read<std::int8_t>(32 * at + i) == codes[i]);
     }
   }

@@ -41,7 +41,7 @@ FiberStacks::~FiberStacks() { munmap(base_, count_ * kBytes); }
 // makecontext passes ints only: the pointer travels in two halves.
 void Fiber::begin(unsigned low, unsigned high) {
   const auto address = static_cast<std::uintptr_t>(low) | (static_cast<std::uintptr_t>(high) << 32);
-  auto* fiber = reinterpret_cast<Fiber*>(address);
+  auto* fiber = reinterpret_cast<Fiber*>(address);  // NOLINT(performance-no-int-to-ptr)
   announce_arrival(nullptr, &fiber->outside_stack_, &fiber->outside_bytes_);
   fiber->entry_(fiber->argument_);
   std::abort();  // entry came back

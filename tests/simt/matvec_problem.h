@@ -170,7 +170,7 @@ class MatvecProblem {
         const auto value = out.read<float>(begin + row);
         const float wanted = expected(x_row, row);
         const bool both_nan = std::isnan(value) && std::isnan(wanted);  // its bits may differ
-        if (std::memcmp(&value, &wanted, 4) != 0 && !both_nan) {
+        if (float_bits(value) != float_bits(wanted) && !both_nan) {
           return fmt::format("result of weight row {} and activation row {} is {}, not {}", row,
                              x_row, value, wanted);
         }
