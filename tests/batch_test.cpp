@@ -288,10 +288,11 @@ TEST_CASE("native items: each fault is an error of its line that names the key")
       {R"({"id":"a","prompt_tokens":[-1]})", "'prompt_tokens' is -1"},
       {R"({"id":"a","prompt_tokens":[1.5]})", "'prompt_tokens' is 1.5"},
   };
-  for (const auto& [line, message] : cases) {
+  for (const auto& each : cases) {
+    const char* line = each.first;
     const BatchItem item = item_of(line);
     CAPTURE(line);
-    CHECK_MESSAGE(contains(item.error, message), item.error);
+    CHECK_MESSAGE(contains(item.error, each.second), item.error);
     CHECK_FALSE(item.unreadable);
     CHECK(item.id == "a");
   }
