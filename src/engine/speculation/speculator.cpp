@@ -103,7 +103,9 @@ Result<TokenTree> Speculator::propose(const DraftContext& context, std::size_t m
   stats_.elapsed_ms += ms.count();
   const std::size_t made = std::min(draft.tokens.size(), plan.length);
   std::size_t verified = made;
-  const bool says_how_sure = draft.parents.empty() && draft.sure.size() == draft.tokens.size();
+  const bool says_how_sure =
+      draft.parents.empty() && draft.sure.size() == draft.tokens.size() &&
+      std::all_of(draft.sure.begin(), draft.sure.end(), [](float p) { return p >= 0 && p <= 1; });
   if (says_how_sure && may_stop) {
     verified = controller_->worth_verifying(plan, std::span(draft.sure).first(made), beside);
   }
