@@ -27,12 +27,13 @@ need_packages "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 
 failed=()
 left_out=()
-check() {
-  if [ "$SECONDS" -ge "${SLUICE_LAST_STAGE_SECONDS:-1000000}" ]; then
+check() { stage "$@" || failed+=("$1"); }
+check_in_time() {
+  if [ "$SECONDS" -lt "${SLUICE_LAST_STAGE_SECONDS:-1000000}" ]; then
+    check "$@"
+  else
     left_out+=("$1")
     say "==> $1: LEFT OUT after $SECONDS s"
-  else
-    stage "$@" || failed+=("$1")
   fi
 }
 
@@ -63,11 +64,11 @@ fuzz() {
 check "formatting" scripts/check_format.sh
 check "release build" build release all -DSLUICE_TESTS=ON -DSLUICE_BENCHMARKS=ON
 if ! $quick; then
-check "static analysis of changed files" scripts/check_tidy.sh "${SLUICE_TIDY_SECONDS:-60}"
-check "unit tests under ASan and UBSan" asan
+check_in_time "static analysis of changed files" scripts/check_tidy.sh "${SLUICE_TIDY_SECONDS:-60}"
+check_in_time "unit tests under ASan and UBSan" asan
 fi
-check "fuzzers, briefly" fuzz
-$quick || check "threaded tests under TSan" tsan
+check_in_time "fuzzers, briefly" fuzz
+$quick || check_in_time "threaded tests under TSan" tsan
 
 say "==> release tests"
 [ ${#failed[@]} -eq 0 ] || say "parts that failed so far: $(printf '%s; ' "${failed[@]}")"
