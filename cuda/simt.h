@@ -1,11 +1,14 @@
 // What is special about device code, behind names of our own, so that one kernel source serves two
 // compilers: nvcc makes GPU code of it (cuda/simt_device.h: intrinsics and PTX), and the host's
-// compiler makes ordinary C++ of it that the emulator runs and checks (tests/simt/host.h).
+// compiler makes ordinary C++ of it that the emulator runs and checks (tests/simt/host.h, where
+// SLUICE_SIMT_EMULATED is defined). Host code that only hands pointers on to a real GPU gets
+// Global<T>, cast and is_null, and no more.
 //
 // A kernel touches memory through these functions alone; that is what lets the emulator see every
-// access. Both headers provide, in namespace sluice::simt:
+// access. The first two headers provide, in namespace sluice::simt:
 //
 //   Global<T>, Shared<T>      pointers; p + n counts in T, cast<U>(p) reinterprets
+//   is_null(p)                of a Global
 //   dynamic_shared()          the block's shared memory, 16-byte aligned
 //   load(p), store(p, v)      one scalar, at its natural alignment
 //   load_words(p)             16 bytes at a multiple of 16 as four 32-bit words
@@ -65,6 +68,19 @@ struct alignas(16) Words {
 
 #if defined(__CUDACC__)
 #include "cuda/simt_device.h"
-#else
+#elif defined(SLUICE_SIMT_EMULATED)
 #include "tests/simt/host.h"
+#else
+namespace sluice::simt {
+template <class T>
+using Global = T*;
+template <class U, class T>
+U* cast(T* p) {
+  return reinterpret_cast<U*>(p);
+}
+template <class T>
+bool is_null(const T* p) {
+  return p == nullptr;
+}
+}  // namespace sluice::simt
 #endif

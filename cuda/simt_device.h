@@ -16,6 +16,11 @@ SIMT_DEVICE U* cast(T* p) {
   return reinterpret_cast<U*>(p);
 }
 
+template <class T>
+SIMT_DEVICE bool is_null(const T* p) {
+  return p == nullptr;
+}
+
 SIMT_DEVICE std::uint8_t* dynamic_shared() {
   extern __shared__ __align__(16) std::uint8_t sluice_dynamic_shared[];
   return sluice_dynamic_shared;

@@ -1,6 +1,7 @@
 # GPU code without a GPU: the emulator, the kernels in it, and seeded faults. None of it needs CUDA.
 add_library(sluice_simt STATIC simt/block.cpp simt/fiber.cpp simt/memory.cpp simt/shared_memory.cpp simt/warp.cpp)
 target_link_libraries(sluice_simt PUBLIC sluice_base fmt::fmt)
+target_compile_definitions(sluice_simt PUBLIC SLUICE_SIMT_EMULATED)
 sluice_test(simt_emulator LINK sluice_simt)
 sluice_test(simt_kernels LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
 

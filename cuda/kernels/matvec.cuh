@@ -22,24 +22,13 @@
 //   partial = [segment][x row][32 weight rows] float
 #pragma once
 
-#include "cuda/simt.h"
+#include "cuda/arguments.h"
 #include "cuda/weight_tiles.h"
 
 namespace sluice::cuda {
 
 inline constexpr std::int32_t kSegments = 8;  // and warps
 inline constexpr std::int32_t kMatvecThreads = 32 * kSegments;
-
-struct MatvecArgs {
-  simt::Global<const std::uint8_t> weights;  // packed, 16-byte aligned
-  simt::Global<const std::int8_t> x;         // [x_rows][cols], 16-byte aligned
-  simt::Global<const float> x_scale;         // [x_rows][cols / 32]
-  simt::Global<float> out;                   // [x_rows][out_stride], the first `rows` are written
-  std::int64_t out_stride;
-  std::int32_t rows;    // of the matrix; the grid has a block for 32 of them
-  std::int32_t cols;    // a multiple of 32
-  std::int32_t x_rows;  // 1 .. kXRows of the kernel
-};
 
 template <class Tiles, int kXRows>
 struct Stage {

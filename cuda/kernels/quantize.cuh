@@ -11,19 +11,11 @@
 // is not finite makes the group's scale NaN, so that it poisons the results and never hides.
 #pragma once
 
-#include "cuda/simt.h"
+#include "cuda/arguments.h"
 
 namespace sluice::cuda {
 
 inline constexpr std::int32_t kQuantizeThreads = 256;  // 1024 values of one row a block
-
-struct QuantizeArgs {
-  simt::Global<const float> x;  // 16-byte aligned
-  simt::Global<std::int8_t> q;  // 4-byte aligned
-  simt::Global<float> scale;
-  std::int64_t x_stride;  // floats between rows, a multiple of 4
-  std::int32_t cols;      // a multiple of 32
-};
 
 // Blocks for a row; the grid has rows times as many.
 SIMT_ANYWHERE std::int32_t quantize_row_blocks(std::int32_t cols) {

@@ -24,6 +24,11 @@ Shared<U> cast(Shared<T> p) {
   return Shared<U>(p.offset());
 }
 
+template <class T>
+bool is_null(const Global<T>& p) {
+  return p.buffer() == nullptr;
+}
+
 inline Shared<std::uint8_t> dynamic_shared() { return Shared<std::uint8_t>(0); }
 
 inline void read_bytes(const Buffer* buffer, std::int64_t offset, void* to, std::size_t bytes,

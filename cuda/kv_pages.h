@@ -1,0 +1,56 @@
+// How keys and values lie in GPU memory: written by kernels/rope.cuh, read by kernels/attention.cuh.
+//
+// A block of the cache holds 32 tokens. A layer's blocks follow each other; a block is
+//
+//   block  = | KV head 0 | KV head 1 | ...          head = | keys | values |
+//   keys   = | record of dimensions 0-31 | 32-63 | ...        (padded_dim / 32 of them)
+//   values = the same
+//   record = | plane 0: 32 lanes x 16 bytes | plane 1 | 32 scales, f16: one a token |
+//
+// The 16 bytes of lane L = 4 g + t are what that lane of a warp needs as a fragment of mma m16n8k32
+// (cuda/simt.h), so one 16-byte load serves four of them. int8 codes:
+//
+//   keys    plane h, word j: token 8 j + g,     dimensions 16 h + 4 t .. + 3
+//   values  plane h, word j: dimension 8 j + g, tokens 16 h + 8 (b / 2) + 2 t + b % 2 for byte b
+//
+// The order of a value's tokens is the one in which the scores' fragments have them: results c[0],
+// c[1] of a product of queries and keys belong to tokens 2 t and 2 t + 1 of eight, and two such
+// products make the four bytes of an operand.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/simt.h"
+
+namespace sluice::cuda {
+
+inline constexpr std::int32_t kPageTokens = 32;    // tokens in a block of the cache
+inline constexpr std::int32_t kPieceTokens = 256;  // tokens that share a softmax pass; fixed
+inline constexpr std::int32_t kPageScales = 1024;  // offset of the scales in a record
+inline constexpr std::int32_t kPageRecord = 1024 + 64;
+inline constexpr std::int32_t kMaxHeadDim = 256;
+
+SIMT_ANYWHERE std::int32_t page_groups(std::int32_t head_dim) { return (head_dim + 31) / 32; }
+// Bytes of a block: all KV heads of one layer.
+SIMT_ANYWHERE std::int64_t page_bytes(std::int32_t kv_heads, std::int32_t head_dim) {
+  return std::int64_t{2} * kv_heads * page_groups(head_dim) * kPageRecord;
+}
+// Offset of the record of a group of 32 dimensions.
+SIMT_ANYWHERE std::int64_t page_record(std::uint32_t block, std::int32_t kv_heads,
+                                       std::int32_t head_dim, std::int32_t kv_head, bool values,
+                                       std::int32_t group) {
+  const std::int32_t groups = page_groups(head_dim);
+  return block * page_bytes(kv_heads, head_dim) +
+         ((std::int64_t{2} * kv_head + (values ? 1 : 0)) * groups + group) * kPageRecord;
+}
+// Offsets of a code within its record; `dim` counts within the group.
+SIMT_ANYWHERE std::int32_t key_code(std::int32_t token, std::int32_t dim) {
+  return 512 * (dim / 16) + 16 * (4 * (token % 8) + dim % 16 / 4) + 4 * (token / 8) + dim % 4;
+}
+SIMT_ANYWHERE std::int32_t value_code(std::int32_t token, std::int32_t dim) {
+  const std::int32_t byte = 2 * (token % 16 / 8) + token % 2;
+  return 512 * (token / 16) + 16 * (4 * (dim % 8) + token % 8 / 2) + 4 * (dim / 8) + byte;
+}
+SIMT_ANYWHERE std::int32_t page_scale(std::int32_t token) { return kPageScales + 2 * token; }
+
+}  // namespace sluice::cuda
