@@ -1,8 +1,9 @@
-// What the kernels take, one struct a kernel: filled by the host (cuda/backend/), read by device code.
-// Layouts are drawn above the kernels in cuda/kernels/.
+// What the kernels take, one struct a kernel: filled by the host (cuda/backend/), read by device
+// code. Layouts are drawn above the kernels in cuda/kernels/.
 //
 // R is the number of rows of a pass. Matrices are row by row; `[a][b]` names extents, the last one
-// runs fastest. Pointers are 16-byte aligned unless said otherwise, and may be null only where said.
+// runs fastest. Pointers are 16-byte aligned unless said otherwise, and may be null only where
+// said.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,24 @@ using simt::Global;
 
 // -- Activations ---------------------------------------------------------------------------------
 
+// int8 activations: x[r][c] ~= q[r][c] * scale[r][c / 32]; cols is a multiple of 32.
+struct QuantizedRows {
+  Global<const std::int8_t> q;      // [rows][cols]
+  Global<const float> scale;        // [rows][cols / 32]
+  Global<const std::uint32_t> sum;  // [rows][cols / 32]: sums of the codes of both halves of a
+                                    // group, 16 bits each with sign, the first half's low
+};
+// The same, to be written. Where q is null the others are too, and nobody wants them.
+struct QuantizedOut {
+  Global<std::int8_t> q;
+  Global<float> scale;
+  Global<std::uint32_t> sum;
+};
+
 // kernels/quantize.cuh: activations to int8.
 struct QuantizeArgs {
   Global<const float> x;
-  Global<std::int8_t> q;  // [rows][cols]
-  Global<float> scale;    // [rows][cols / 32]
+  QuantizedOut out;       // [rows][cols]
   std::int64_t x_stride;  // floats between rows, a multiple of 4
   std::int32_t cols;      // a multiple of 32
 };
@@ -34,9 +48,8 @@ struct NormArgs {
   Global<const float> add_norm;  // [cols], a norm of what is added; or null
   Global<const float> norm;      // [cols]; null: nothing is normalised
   Global<float> normed;          // [rows][cols] or null
-  Global<std::int8_t> q;         // [rows][cols] or null; then cols is a multiple of 32
-  Global<float> scale;           // [rows][cols / 32] or null, as q
-  // Row i of `normed`, `q` and `scale` comes from row `row[i]` of `hidden`, where given; then
+  QuantizedOut quantized;        // [rows][cols], may be null; otherwise cols is a multiple of 32
+  // Row i of `normed` and `quantized` comes from row `row[i]` of `hidden`, where given; then
   // nothing is added.
   Global<const std::int32_t> row;
   float epsilon;
@@ -48,8 +61,7 @@ struct ActivateArgs {
   Global<const float> gate;  // [rows][stride], the first `cols` are read
   Global<const float> up;    // [rows][stride]
   Global<float> out;         // [rows][cols] or null
-  Global<std::int8_t> q;     // [rows][cols] or null; then cols is a multiple of 32
-  Global<float> scale;       // [rows][cols / 32] or null, as q
+  QuantizedOut quantized;    // [rows][cols], may be null; otherwise cols is a multiple of 32
   std::int64_t stride;       // floats between rows of gate and of up
   std::int32_t rows;
   std::int32_t cols;
@@ -75,8 +87,7 @@ struct ExpertItem {
 // kernels/matvec*.cuh, kernels/gemm.cuh: out[r][n] = sum over k of weight[n][k] * x[r][k].
 struct MatvecArgs {
   Global<const std::uint8_t> weights;  // packed, cuda/weight_tiles.h
-  Global<const std::int8_t> x;         // [x_rows][cols]
-  Global<const float> x_scale;         // [x_rows][cols / 32]
+  QuantizedRows x;                     // [x_rows][cols]
   Global<float> out;                   // [x_rows][out_stride], the first `rows` are written
   std::int64_t out_stride;
   std::int32_t rows;    // of the matrix
@@ -141,7 +152,8 @@ struct ExpertSumArgs {
 
 // -- Attention -----------------------------------------------------------------------------------
 
-// A pair of values of a key head whose bias stays out of the cache (src/backend/cpu/key_outliers.h).
+// A pair of values of a key head whose bias stays out of the cache
+// (src/backend/cpu/key_outliers.h).
 struct OutlierPair {
   std::int32_t first;  // index within the head; -1: no pair (lists are filled up with these)
   std::int32_t second;
@@ -161,12 +173,12 @@ struct OutlierArgs {
 // kernels/rope.cuh: biases, norms and rotation of queries and keys; queries quantized, keys and
 // values quantized into the cache.
 struct RopeArgs {
-  Global<const float> qkv;         // [R][(heads + 2 kv_heads) * head_dim]
-  Global<const float> bias;        // [(heads + 2 kv_heads) * head_dim] or null
-  Global<const float> query_norm;  // [head_dim] or null
-  Global<const float> key_norm;    // [head_dim] or null
-  Global<const float> cosine;      // [R][rope_dims / 2]
-  Global<const float> sine;        // [R][rope_dims / 2]
+  Global<const float> qkv;                // [R][(heads + 2 kv_heads) * head_dim]
+  Global<const float> bias;               // [(heads + 2 kv_heads) * head_dim] or null
+  Global<const float> query_norm;         // [head_dim] or null
+  Global<const float> key_norm;           // [head_dim] or null
+  Global<const float> cosine;             // [R][rope_dims / 2]
+  Global<const float> sine;               // [R][rope_dims / 2]
   Global<const std::int32_t> position;    // [R]
   Global<const std::uint32_t> row_block;  // [R]: the cache's block with the row's position
   Global<std::int8_t> q;                  // [R][heads][padded_dim]
@@ -200,21 +212,20 @@ struct AttentionRow {
 
 // kernels/attention.cuh: attention of query tiles over pieces of 256 tokens, and their merge.
 struct AttentionArgs {
-  Global<const std::int8_t> q;         // [R][heads][padded_dim]
-  Global<const float> q_scale;         // [R][heads][padded_dim / 32]
-  Global<const std::uint8_t> cache;    // this layer's blocks
-  Global<const std::uint32_t> blocks;  // block tables, one behind the other
-  Global<const AttentionTile> tiles;   // [tiles]
-  Global<const AttentionRow> row;      // [R]
-  Global<const std::int32_t> position; // [R], ascending in a run; a row sees itself and before
+  Global<const std::int8_t> q;          // [R][heads][padded_dim]
+  Global<const float> q_scale;          // [R][heads][padded_dim / 32]
+  Global<const std::uint8_t> cache;     // this layer's blocks
+  Global<const std::uint32_t> blocks;   // block tables, one behind the other
+  Global<const AttentionTile> tiles;    // [tiles]
+  Global<const AttentionRow> row;       // [R]
+  Global<const std::int32_t> position;  // [R], ascending in a run; a row sees itself and before
   // A chunk is `chunk_pieces` pieces: 1, or all that there can be. Chunk 0 begins with the first
   // piece that the tile's first row sees; chunks that the tile does not see are not written.
   Global<float> partial_out;    // [tiles][kv_heads][chunks][16][padded_dim], not normalised
   Global<float> partial_state;  // [tiles][kv_heads][chunks][16][2]: maximum, sum
-  // Merged: float, or int8 (then heads * head_dim is a multiple of 32); the other is null.
-  Global<float> out;           // [R][heads * head_dim] or null
-  Global<std::int8_t> out_q;   // [R][heads * head_dim] or null
-  Global<float> out_scale;     // [R][heads * head_dim / 32] or null
+  // Merged: [R][heads * head_dim]; one may be null. Quantized: that is a multiple of 32.
+  Global<float> out;
+  QuantizedOut quantized;
   OutlierArgs outliers;
   std::int32_t rows;
   std::int32_t tile_count;

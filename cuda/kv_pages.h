@@ -1,4 +1,5 @@
-// How keys and values lie in GPU memory: written by kernels/rope.cuh, read by kernels/attention.cuh.
+// How keys and values lie in GPU memory: written by kernels/rope.cuh, read by
+// kernels/attention.cuh.
 //
 // A block of the cache holds 32 tokens. A layer's blocks follow each other; a block is
 //

@@ -66,8 +66,8 @@ std::string check_far_tile() {
   Buffer out("out", std::size_t{kRows} * 4);
   typename Kernels::MatvecArgs args = {};
   args.weights = weights.pointer<const std::uint8_t>();
-  args.x = codes.pointer<const std::int8_t>();
-  args.x_scale = scales.pointer<const float>();
+  args.x.q = codes.pointer<const std::int8_t>();
+  args.x.scale = scales.pointer<const float>();
   args.out = out.pointer<float>();
   args.out_stride = kRows;
   args.rows = kRows;
@@ -90,10 +90,12 @@ std::string check_quantize() {
   in.write(std::span<const float>(x));
   Buffer q("q", kCols);
   Buffer scale("scale", kCols / 8);
+  Buffer sum("sum", kCols / 8);
   typename Kernels::QuantizeArgs args = {};
   args.x = in.pointer<const float>();
-  args.q = q.pointer<std::int8_t>();
-  args.scale = scale.pointer<float>();
+  args.out.q = q.pointer<std::int8_t>();
+  args.out.scale = scale.pointer<float>();
+  args.out.sum = sum.pointer<std::uint32_t>();
   args.x_stride = kCols;
   args.cols = kCols;
   std::string fault = run({.threads = cuda::kQuantizeThreads}, [&] { Kernels::quantize(args); });

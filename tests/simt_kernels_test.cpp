@@ -167,14 +167,14 @@ TEST_CASE("matrix times rows: offsets beyond 32 bits") {
   }
   constexpr std::int64_t kStride = std::int64_t{3} << 30;  // results of row 1 lie 12 GB on
   Buffer out("out", static_cast<std::size_t>(kStride + kRows) * 4);
-  const cuda::MatvecArgs args = {.weights = weights.pointer<const std::uint8_t>(),
-                                 .x = codes.pointer<const std::int8_t>(),
-                                 .x_scale = scales.pointer<const float>(),
-                                 .out = out.pointer<float>(),
-                                 .out_stride = kStride,
-                                 .rows = kRows,
-                                 .cols = kCols,
-                                 .x_rows = 2};
+  const cuda::MatvecArgs args = {
+      .weights = weights.pointer<const std::uint8_t>(),
+      .x = {.q = codes.pointer<const std::int8_t>(), .scale = scales.pointer<const float>()},
+      .out = out.pointer<float>(),
+      .out_stride = kStride,
+      .rows = kRows,
+      .cols = kCols,
+      .x_rows = 2};
   const auto run_last = [&](void (*kernel)(cuda::MatvecArgs), std::int32_t shared_bytes) {
     return run({.blocks = kTile + 1,
                 .threads = cuda::kMatvecThreads,
@@ -224,9 +224,11 @@ void check_quantize(const std::vector<float>& x, std::uint32_t rows, std::uint32
   in.write(std::span<const float>(x));
   Buffer q("q", std::size_t{rows} * cols);
   Buffer scale("scale", std::size_t{rows} * cols / 8);
+  Buffer sum("sum", std::size_t{rows} * cols / 8);
   const cuda::QuantizeArgs args = {.x = in.pointer<const float>(),
-                                   .q = q.pointer<std::int8_t>(),
-                                   .scale = scale.pointer<float>(),
+                                   .out = {.q = q.pointer<std::int8_t>(),
+                                           .scale = scale.pointer<float>(),
+                                           .sum = sum.pointer<std::uint32_t>()},
                                    .x_stride = stride,
                                    .cols = static_cast<std::int32_t>(cols)};
   const auto row_blocks = static_cast<std::uint32_t>(cuda::quantize_row_blocks(args.cols));
@@ -234,6 +236,7 @@ void check_quantize(const std::vector<float>& x, std::uint32_t rows, std::uint32
               [&] { cuda::quantize_rows(args); }) == "");
   REQUIRE(!q.first_unwritten(0, q.size()));
   REQUIRE(!scale.first_unwritten(0, scale.size()));
+  REQUIRE(!sum.first_unwritten(0, sum.size()));
   for (std::uint32_t r = 0; r < rows; ++r) {
     for (std::uint32_t group = 0; group < cols / 32; ++group) {
       std::int8_t codes[32];
@@ -242,7 +245,13 @@ void check_quantize(const std::vector<float>& x, std::uint32_t rows, std::uint32
       const std::size_t at = std::size_t{r} * (cols / 32) + group;
       const auto found = scale.read<float>(at);
       REQUIRE(float_bits(found) == float_bits(wanted));
-      for (std::size_t i = 0; i < 32; ++i) REQUIRE(q.read<std::int8_t>(32 * at + i) == codes[i]);
+      int halves[2] = {};
+      for (std::size_t i = 0; i < 32; ++i) {
+        REQUIRE(q.read<std::int8_t>(32 * at + i) == codes[i]);
+        halves[i / 16] += codes[i];
+      }
+      REQUIRE(sum.read<std::int16_t>(2 * at) == halves[0]);
+      REQUIRE(sum.read<std::int16_t>(2 * at + 1) == halves[1]);
     }
   }
 }

@@ -71,11 +71,12 @@ SIMT_DEVICE void fill_stage(const MatvecArgs& args, std::int64_t block, SharedBy
   if (lane < 2 * kXRows) {
     const std::int64_t row = lane % kXRows;
     const std::int64_t at = row * args.cols + block * kBlockCols + 16 * (lane / kXRows);
-    simt::copy_async_16(stage + (Layout::kX + 16 * lane), args.x + at, row < args.x_rows ? 16 : 0);
+    simt::copy_async_16(stage + (Layout::kX + 16 * lane), args.x.q + at,
+                        row < args.x_rows ? 16 : 0);
   }
   if (lane < kXRows) {
     const std::int64_t at = lane * blocks + block;
-    simt::copy_async_4(stage + (Layout::kXScales + 4 * lane), args.x_scale + at,
+    simt::copy_async_4(stage + (Layout::kXScales + 4 * lane), args.x.scale + at,
                        lane < args.x_rows ? 4 : 0);
   }
 }

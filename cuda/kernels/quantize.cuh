@@ -5,6 +5,7 @@
 //   x     [rows][x_stride] float          | group 0: 8 lanes x 4 | group 1 | ...
 //   q     [rows][cols] int8               same order
 //   scale [rows][cols / 32] float
+//   sum   [rows][cols / 32] sums of the codes of both halves of a group
 //
 // The same operations as src/backend/cpu/generic.cpp, and so the same bits: scale = max / 127,
 // codes rounded to nearest even, a group whose largest magnitude is tiny is zeros, and a value that
@@ -29,18 +30,11 @@ SIMT_DEVICE std::uint32_t quantized_code(std::uint32_t x_bits, float inverse) {
   return (simt::float_bits(rounded) - simt::float_bits(12582912.0f)) & 0xffu;
 }
 
-SIMT_KERNEL(kQuantizeThreads) quantize_rows(QuantizeArgs args) {
-  const auto blocks = static_cast<std::uint32_t>(quantize_row_blocks(args.cols));
-  const std::int64_t row = simt::block_index() / blocks;
-  const std::int64_t chunk = simt::block_index() % blocks;
-  const std::int64_t col = 4 * (chunk * kQuantizeThreads + simt::thread_index());
-  // cols is a multiple of 32, so the eight lanes of a group are all inside or all outside; those
-  // outside still take part in the shuffles.
-  const bool inside = col < args.cols;
-
-  simt::Words x = {};  // the bits of four floats
-  if (inside) x = simt::load_words(args.x + row * args.x_stride + col);
-
+// Quantizes the four values (bits of floats) that each lane of a warp has; eight neighbouring lanes
+// have a group, which is inside as a whole or outside. Lanes outside take part and write nothing.
+// `at` is the index of a lane's first value in out.q.
+SIMT_DEVICE void quantize_four(const simt::Words& x, bool inside, std::int64_t at,
+                               const QuantizedOut& out) {
   std::uint32_t max_bits = 0;  // magnitudes order like their bits
   SIMT_UNROLL
   for (int i = 0; i < 4; ++i) {
@@ -52,7 +46,6 @@ SIMT_KERNEL(kQuantizeThreads) quantize_rows(QuantizeArgs args) {
     const std::uint32_t other = simt::shuffle_xor(simt::kAllLanes, max_bits, lanes);
     if (other > max_bits) max_bits = other;
   }
-  if (!inside) return;
 
   const float max = simt::float_of_bits(max_bits);
   std::uint32_t codes = 0;
@@ -65,10 +58,29 @@ SIMT_KERNEL(kQuantizeThreads) quantize_rows(QuantizeArgs args) {
     for (int i = 0; i < 4; ++i) codes |= quantized_code(x.word[i], inverse) << (8 * i);
     scale = max / 127.0f;
   }
-  simt::store(simt::cast<std::uint32_t>(args.q + row * args.cols + col), codes);
+
+  // Four lanes have a half of the group.
+  auto sum = static_cast<std::uint32_t>(simt::dp4a(codes, 0x01010101u, 0));
+  sum += simt::shuffle_xor(simt::kAllLanes, sum, 1);
+  sum += simt::shuffle_xor(simt::kAllLanes, sum, 2);
+  const std::uint32_t second = simt::shuffle_xor(simt::kAllLanes, sum, 4);
+  if (!inside) return;
+  simt::store(simt::cast<std::uint32_t>(out.q + at), codes);
   if (simt::lane() % 8 == 0) {
-    simt::store(args.scale + row * (args.cols / 32) + col / 32, scale);
+    simt::store(out.scale + at / 32, scale);
+    simt::store(out.sum + at / 32, (sum & 0xffffu) | second << 16);
   }
+}
+
+SIMT_KERNEL(kQuantizeThreads) quantize_rows(QuantizeArgs args) {
+  const auto blocks = static_cast<std::uint32_t>(quantize_row_blocks(args.cols));
+  const std::int64_t row = simt::block_index() / blocks;
+  const std::int64_t chunk = simt::block_index() % blocks;
+  const std::int64_t col = 4 * (chunk * kQuantizeThreads + simt::thread_index());
+  const bool inside = col < args.cols;
+  simt::Words x = {};
+  if (inside) x = simt::load_words(args.x + row * args.x_stride + col);
+  quantize_four(x, inside, row * args.cols + col, args.out);
 }
 
 }  // namespace sluice::cuda

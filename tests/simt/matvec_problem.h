@@ -94,8 +94,8 @@ class MatvecProblem {
     Buffer out("out", (shape_.x_rows * stride) * sizeof(float));
     Args args = {};
     args.weights = weights_.pointer<const std::uint8_t>();
-    args.x = x_.pointer<const std::int8_t>();
-    args.x_scale = x_scale_.pointer<const float>();
+    args.x.q = x_.pointer<const std::int8_t>();
+    args.x.scale = x_scale_.pointer<const float>();
     args.out = out.pointer<float>();
     args.out_stride = static_cast<std::int64_t>(stride);
     args.rows = static_cast<std::int32_t>(shape_.rows);

@@ -50,7 +50,7 @@ FAULTS = [
      "simt::fma(w_scale * x_scale, static_cast<float>(dot >> Tiles::kShift), acc)",
      "w_scale * x_scale * static_cast<float>(dot >> Tiles::kShift) + acc"),
     ("early_return", "lanes past the end leave before the shuffles",
-     "  simt::Words x = {};  // the bits of four floats\n",
+     "  simt::Words x = {};\n",
      "  if (!inside) return;\n  simt::Words x = {};\n"),
     ("short_shuffle", "the largest value of half of a group only",
      "lanes = 4; lanes > 0", "lanes = 2; lanes > 0"),
