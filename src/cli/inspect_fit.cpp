@@ -56,7 +56,8 @@ std::uint64_t active_weight_bytes(const Model& model) {
         sum_bytes(layer.expert_gate) + sum_bytes(layer.expert_up) + sum_bytes(layer.expert_down);
   }
   // The backend's layout may need more bytes than the file's.
-  const auto packed = static_cast<double>(cpu::PackedWeights::bytes_needed(model.weights));
+  const auto packed =
+      static_cast<double>(cpu::PackedWeights::bytes_needed(model.weights, {0, model.spec.layers}));
   const double used = model.spec.experts == 0
                           ? 0
                           : static_cast<double>(model.spec.experts_used) / model.spec.experts;
@@ -69,7 +70,7 @@ std::uint64_t kv_bytes_at_depth(const ModelSpec& spec, KvCacheType type, std::ui
   for (const LayerSpec& layer : spec.layer) {
     seen += layer.window == 0 ? depth : std::min(depth, layer.window);
   }
-  return seen * (cpu::kv_bytes_per_token(spec, type) / std::max(spec.layers, 1u));
+  return seen * cpu::kv_bytes_per_token(spec, type, 1);
 }
 
 Fit compute_fit(const Model& model, std::span<const std::int64_t> contexts,

@@ -50,6 +50,8 @@ class Buffer {
     read_bytes(i * sizeof(T), &value, sizeof(T));
     return value;
   }
+  // Bytes that must have been written.
+  void read_bytes(std::size_t offset, void* to, std::size_t bytes) const;
   // The first byte of [begin, end) that nobody has written.
   std::optional<std::size_t> first_unwritten(std::size_t begin, std::size_t end) const;
   // How many bytes have been written.
@@ -66,7 +68,6 @@ class Buffer {
   void device_write(std::int64_t offset, const void* from, std::size_t bytes, const Site& site);
 
  private:
-  void read_bytes(std::size_t offset, void* to, std::size_t bytes) const;
   void check(std::int64_t offset, std::size_t bytes, const char* what, const Site& site) const;
 
   std::string name_;
