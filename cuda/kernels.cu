@@ -1,11 +1,16 @@
 // The kernels that the library holds: one line for each, so that nvcc makes code of them.
+#include "cuda/kernels/activate.cuh"
+#include "cuda/kernels/experts.cuh"
 #include "cuda/kernels/matvec_dp4a.cuh"
+#include "cuda/kernels/matvec_float.cuh"
 #include "cuda/kernels/matvec_mma.cuh"
+#include "cuda/kernels/norm.cuh"
 #include "cuda/kernels/quantize.cuh"
+#include "cuda/kernels/softcap.cuh"
 
 namespace sluice::cuda {
 
-// quantize_rows is no template: including it is enough.
+// Kernels that are no templates: including them is enough.
 
 template __global__ void matvec_dp4a<TilesQ4_0, 1>(MatvecArgs);
 template __global__ void matvec_dp4a<TilesQ4_0, 2>(MatvecArgs);

@@ -147,6 +147,7 @@ SIMT_DEVICE void wait_async() {
 }
 
 SIMT_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+SIMT_DEVICE float square_root(float x) { return __fsqrt_rn(x); }
 SIMT_DEVICE std::uint32_t float_bits(float f) { return __float_as_uint(f); }
 SIMT_DEVICE float float_of_bits(std::uint32_t bits) { return __uint_as_float(bits); }
 SIMT_DEVICE float half_to_float(std::uint16_t bits) {

@@ -4,6 +4,7 @@ target_link_libraries(sluice_simt PUBLIC sluice_base fmt::fmt)
 target_compile_definitions(sluice_simt PUBLIC SLUICE_SIMT_EMULATED)
 sluice_test(simt_emulator LINK sluice_simt)
 sluice_test(simt_kernels LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
+sluice_test(simt_rows LINK sluice_simt sluice_kernels_testing)
 
 # The whole backend in it: the same host code and launches as for a real GPU.
 add_library(sluice_emulated_gpu STATIC simt/launch_emulated.cpp simt/runtime_emulated.cpp ${SLUICE_CUDA_HOST_SOURCES})
@@ -33,12 +34,20 @@ endif()
 set(kernels ${CMAKE_SOURCE_DIR}/cuda/kernels)
 set(mutants_dir ${CMAKE_CURRENT_BINARY_DIR}/mutants)
 file(MAKE_DIRECTORY ${mutants_dir})
-execute_process(COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/simt/mutants.py ${kernels} ${mutants_dir}/mutants.h
-                COMMAND_ERROR_IS_FATAL ANY)
+foreach(output mutants.h row_mutants.cpp)
+  get_filename_component(script ${output} NAME_WE)
+  execute_process(COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/simt/${script}.py ${kernels}
+                          ${mutants_dir}/${output}
+                  COMMAND_ERROR_IS_FATAL ANY)
+endforeach()
+file(GLOB kernel_files ${kernels}/*.cuh)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-  simt/mutants.py ${kernels}/quantize.cuh ${kernels}/matvec.cuh ${kernels}/matvec_dp4a.cuh ${kernels}/matvec_mma.cuh)
+  simt/mutants.py simt/row_mutants.py ${kernels}/../arguments.h ${kernel_files})
 sluice_test(simt_faults LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
 target_include_directories(test_simt_faults PRIVATE ${mutants_dir})
+sluice_test(simt_rows_faults LINK sluice_simt sluice_kernels_testing)
+target_sources(test_simt_rows_faults PRIVATE ${mutants_dir}/row_mutants.cpp)
+set_source_files_properties(${mutants_dir}/row_mutants.cpp PROPERTIES COMPILE_OPTIONS -O0)  # a third of the time
 
 # nvcc takes the kernels for two targets, and the hot ones spill nothing.
 add_test(NAME cuda_kernels COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/kernel_report.py

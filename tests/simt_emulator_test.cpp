@@ -61,6 +61,12 @@ TEST_CASE("dp4a multiplies signed bytes") {
   CHECK(dp4a(0x7f80ff01u, 0x02030405u, 0) == 127 * 2 - 128 * 3 - 4 + 5);
 }
 
+TEST_CASE("square roots are rounded correctly") {
+  CHECK(square_root(2.0f) == 1.41421354f);
+  CHECK(square_root(0x1.fffffcp-127f) == 0x1.fffffep-64f);  // a denormal
+  CHECK(float_bits(square_root(-0.0f)) == 0x80000000u);
+}
+
 TEST_CASE("mma and matrix loads multiply matrices as they lie in memory") {
   std::mt19937 random(5);
   std::int8_t a[16][32];

@@ -14,8 +14,8 @@
 // The kernels of a namespace, as a type.
 #define KERNELS_OF(name)                                                                 \
   struct name##_kernels {                                                                \
-    using MatvecArgs = sluice::cuda::MatvecArgs;                                         \
-    using QuantizeArgs = sluice::cuda::QuantizeArgs;                                     \
+    using MatvecArgs = sluice::cuda::name::MatvecArgs;                                   \
+    using QuantizeArgs = sluice::cuda::name::QuantizeArgs;                               \
     template <class Tiles, int kXRows>                                                   \
     static void dp4a(MatvecArgs args) {                                                  \
       sluice::cuda::name::matvec_dp4a<Tiles, kXRows>(args);                              \

@@ -40,7 +40,8 @@ Block::Block(const Shape& shape, const std::function<void()>& kernel)
       kernel_(kernel),
       shared_(shape.shared_bytes),
       stacks_(shape.threads),
-      threads_(shape.threads) {}
+      threads_(shape.threads),
+      gatherings_((shape.threads + 31) / 32) {}
 
 std::string Block::run_grid() {
   const std::uint32_t last = std::min(shape_.blocks, shape_.last_block);
@@ -55,6 +56,7 @@ std::string Block::run_block() {
   ++epoch_;
   at_barrier_ = 0;
   done_ = 0;
+  for (Gathering& gathering : gatherings_) gathering.waiting = 0;
   const auto count = static_cast<std::uint32_t>(threads_.size());
   for (std::uint32_t i = 0; i < count; ++i) {
     Thread& thread = threads_[i];
@@ -97,13 +99,15 @@ void Block::finish_thread() {
   thread.groups.clear();
   thread.status = Status::kDone;
   ++done_;
-  for (const Thread& other : threads_) {
-    const bool waits_for_this =
-        other.status == Status::kAtBarrier ||
-        (other.status == Status::kInWarp && other.who.thread / 32 == thread.who.thread / 32 &&
-         (other.meeting.mask >> (thread.who.thread % 32) & 1) != 0);
-    if (waits_for_this) {
-      fault(Site(), fmt::format("leaves the kernel while {}", waiting_at(other)));
+  if (at_barrier_ > 0) {
+    fault(Site(), fmt::format("leaves the kernel while {}", waiting_at(*first_at_barrier_)));
+  }
+  const std::uint32_t warp = thread.who.thread / 32;
+  if (gatherings_[warp].waiting == 0) return;
+  for (std::uint32_t i = 0; i < 32; ++i) {
+    if ((gatherings_[warp].waiting >> i & 1) == 0) continue;
+    if ((lane(warp, i).meeting.mask >> (thread.who.thread % 32) & 1) != 0) {
+      fault(Site(), fmt::format("leaves the kernel while {}", waiting_at(lane(warp, i))));
     }
   }
 }
@@ -152,10 +156,10 @@ void Block::wait(Status status) {
 void Block::sync_threads(const Site& site) {
   if (done_ > 0) fault(site, "sync_threads, but another thread of the block has left the kernel");
   current_->barrier = site;
-  for (const Thread& other : threads_) {
-    if (other.status == Status::kAtBarrier && other.barrier.line != site.line) {
-      fault(site, fmt::format("sync_threads, while {}", waiting_at(other)));
-    }
+  if (at_barrier_ == 0) {
+    first_at_barrier_ = current_;
+  } else if (first_at_barrier_->barrier.line != site.line) {
+    fault(site, fmt::format("sync_threads, while {}", waiting_at(*first_at_barrier_)));
   }
   if (++at_barrier_ < threads_.size()) {
     wait(Status::kAtBarrier);

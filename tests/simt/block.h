@@ -95,11 +95,19 @@ class Block {
     std::deque<std::vector<Copy>> groups;
   };
 
+  // The lanes of a warp that wait in an operation; `mixed`: perhaps not all in the same one.
+  struct Gathering {
+    std::uint32_t waiting = 0;
+    bool mixed = false;
+    Meeting first;  // of the first one that came
+  };
+
   static void thread_entry(void* block);
   std::string run_block();
   void finish_thread();
   void wait(Status status);
   void release_barrier();
+  bool check_meeting(std::uint32_t warp, const Meeting& meeting);
   void complete(std::uint32_t warp, const Meeting& meeting);
   void synchronize(std::uint32_t warp, std::uint32_t mask);
   void shuffle(std::uint32_t warp, std::uint32_t mask);
@@ -116,10 +124,12 @@ class Block {
   SharedMemory shared_;
   FiberStacks stacks_;
   std::deque<Thread> threads_;
+  std::vector<Gathering> gatherings_;  // a warp each
   Thread* current_ = nullptr;
   std::uint32_t block_index_ = 0;
   std::uint32_t epoch_ = 0;
   std::uint32_t at_barrier_ = 0;
+  const Thread* first_at_barrier_ = nullptr;
   std::uint32_t done_ = 0;
   std::string fault_;
 };

@@ -167,6 +167,7 @@ void wait_async(const Site& site = Site::current()) {
 }
 
 inline float fma(float a, float b, float c) { return std::fmaf(a, b, c); }
+inline float square_root(float x) { return std::sqrt(x); }
 inline std::uint32_t float_bits(float f) { return std::bit_cast<std::uint32_t>(f); }
 inline float float_of_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 inline float half_to_float(std::uint16_t bits) { return sluice::half_to_float(bits); }

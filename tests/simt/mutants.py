@@ -4,14 +4,15 @@
 
 Each fault replaces one piece of the kernels' source, which must be there exactly once: a kernel that changes takes
 its fault along or breaks the build. The copy gets a namespace of its own inside that of the kernels, so that it
-hides the real ones and still sees the headers that they share.
+hides the real ones and still sees the headers that they share; arguments are part of it, or a call would find the
+real function too, by the namespace of its arguments.
 """
 
 import re
 import sys
 from pathlib import Path
 
-FILES = ["quantize.cuh", "matvec.cuh", "matvec_dp4a.cuh", "matvec_mma.cuh"]
+FILES = ["../arguments.h", "quantize.cuh", "matvec.cuh", "matvec_dp4a.cuh", "matvec_mma.cuh"]
 
 # (name, what is wrong, source, replacement)
 FAULTS = [
@@ -62,22 +63,29 @@ def body(text):
     return re.search(r"^namespace sluice::cuda \{\n(.*)^\}  // namespace sluice::cuda$", text, re.M | re.S).group(1)
 
 
-def main():
-    folder, output = Path(sys.argv[1]), Path(sys.argv[2])
-    source = "".join(body((folder / name).read_text()) for name in FILES)
+def copies(folder, files, faults):
+    """The files once for each fault, in a namespace of its name."""
+    source = "".join(body((folder / name).read_text()) for name in files)
     parts = ["// Made by tests/simt/mutants.py.\n"]
-    for name, what, old, new in FAULTS:
+    for name, _, old, new in faults:
         if source.count(old) != 1:
             sys.exit(f"mutants.py: fault '{name}' wants to replace what stands {source.count(old)} times in the kernels, "
                      f"not once: {old!r}")
         parts.append(f"namespace sluice::cuda::{name} {{\n{source.replace(old, new)}}}\n")
-    rows = "".join(f'  visit.template operator()<{name}_kernels>("{name}", "{what}");\n' for name, what, _, _ in FAULTS)
-    for name, *_ in FAULTS:
-        parts.append(f"KERNELS_OF({name})\n")
-    parts.append(f"template <class Visit>\nvoid for_each_fault(Visit visit) {{\n{rows}}}\n")
-    text = "".join(parts)
+    return "".join(parts)
+
+
+def write(output, text):
     if not output.is_file() or output.read_text() != text:  # an unchanged file compiles nothing anew
         output.write_text(text)
 
 
-main()
+def main():
+    folder, output = Path(sys.argv[1]), Path(sys.argv[2])
+    rows = "".join(f'  visit.template operator()<{name}_kernels>("{name}", "{what}");\n' for name, what, _, _ in FAULTS)
+    types = "".join(f"KERNELS_OF({name})\n" for name, *_ in FAULTS)
+    write(output, f"{copies(folder, FILES, FAULTS)}{types}template <class Visit>\nvoid for_each_fault(Visit visit) {{\n{rows}}}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -23,15 +23,48 @@ std::string_view name_of(WarpOperation operation) {
   return "";
 }
 
+namespace {
+
+bool is_same(const Meeting& a, const Meeting& b) {
+  return a.operation == b.operation && a.mask == b.mask && a.site.line == b.site.line;
+}
+
+}  // namespace
+
 std::array<std::uint32_t, 4> Block::meet(const Meeting& meeting) {
   const std::uint32_t warp = current_->who.thread / 32;
+  const std::uint32_t self = 1u << current_->who.thread % 32;
+  Gathering& gathering = gatherings_[warp];
+  current_->meeting = meeting;
+  bool complete_now = false;
+  // Who joins others of the same meeting, while nobody waits for anything else, needs no further
+  // check: the first one has looked at everybody whom the mask names.
+  if (gathering.waiting != 0 && !gathering.mixed && (meeting.mask & self) != 0 &&
+      is_same(gathering.first, meeting)) {
+    complete_now = (gathering.waiting | self) == meeting.mask;
+  } else {
+    complete_now = check_meeting(warp, meeting);
+    gathering.mixed = gathering.waiting != 0;
+    if (!gathering.mixed) gathering.first = meeting;
+  }
+  if (complete_now) {
+    gathering.waiting &= ~meeting.mask;
+    complete(warp, meeting);
+  } else {
+    gathering.waiting |= self;
+    wait(Status::kInWarp);
+  }
+  return current_->meeting.out;
+}
+
+// Whether the running lane may wait in a meeting; true: it is the last one to arrive.
+bool Block::check_meeting(std::uint32_t warp, const Meeting& meeting) {
   const std::uint32_t self = current_->who.thread % 32;
   const std::uint32_t mask = meeting.mask;
   if ((mask >> self & 1) == 0) {
     fault(meeting.site, fmt::format("{} with mask {:#010x}, which does not name the lane itself",
                                     name_of(meeting.operation), mask));
   }
-  current_->meeting = meeting;
   bool complete_now = true;
   for (std::uint32_t i = 0; i < 32; ++i) {
     if ((mask >> i & 1) == 0 || i == self) continue;
@@ -45,22 +78,15 @@ std::array<std::uint32_t, 4> Block::meet(const Meeting& meeting) {
       complete_now = false;
       continue;
     }
-    const Meeting& theirs = other.meeting;
-    const bool same = theirs.operation == meeting.operation && theirs.mask == mask &&
-                      theirs.site.line == meeting.site.line;
+    const bool same = is_same(other.meeting, meeting);
     // The other lane may wait for something that comes first, but not each for the other.
-    if (!same && (theirs.mask >> self & 1) != 0) {
+    if (!same && (other.meeting.mask >> self & 1) != 0) {
       fault(meeting.site, fmt::format("{} with mask {:#010x}, while {}", name_of(meeting.operation),
                                       mask, waiting_at(other)));
     }
     if (!same) complete_now = false;
   }
-  if (complete_now) {
-    complete(warp, meeting);
-  } else {
-    wait(Status::kInWarp);
-  }
-  return current_->meeting.out;
+  return complete_now;
 }
 
 // Called by the last lane to arrive.
