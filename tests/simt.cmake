@@ -4,6 +4,7 @@ target_link_libraries(sluice_simt PUBLIC sluice_base fmt::fmt)
 target_compile_definitions(sluice_simt PUBLIC SLUICE_SIMT_EMULATED)
 sluice_test(simt_emulator LINK sluice_simt)
 sluice_test(simt_kernels LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
+sluice_test(simt_gemm LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
 
 # The copies with faults are made when configuring, so that clang-tidy finds them too.
 set(kernels ${CMAKE_SOURCE_DIR}/cuda/kernels)
@@ -12,7 +13,9 @@ file(MAKE_DIRECTORY ${mutants_dir})
 execute_process(COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/simt/mutants.py ${kernels} ${mutants_dir}/mutants.h
                 COMMAND_ERROR_IS_FATAL ANY)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-  simt/mutants.py ${kernels}/quantize.cuh ${kernels}/matvec.cuh ${kernels}/matvec_dp4a.cuh ${kernels}/matvec_mma.cuh)
+  simt/mutants.py ${CMAKE_SOURCE_DIR}/cuda/arguments.h ${kernels}/quantize.cuh ${kernels}/tile_codes.cuh
+  ${kernels}/tile_sums.cuh ${kernels}/matvec.cuh ${kernels}/matvec_dp4a.cuh ${kernels}/matvec_mma.cuh
+  ${kernels}/gemm.cuh)
 sluice_test(simt_faults LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
 target_include_directories(test_simt_faults PRIVATE ${mutants_dir})
 
