@@ -66,6 +66,13 @@ SIMT_DEVICE std::int32_t dp4a(std::uint32_t a, std::uint32_t b, std::int32_t c) 
   return __dp4a(static_cast<int>(a), static_cast<int>(b), c);
 }
 
+// "Data Movement and Conversion Instructions: prmt", in its default mode.
+SIMT_DEVICE std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
+  std::uint32_t d;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(selector));
+  return d;
+}
+
 SIMT_DEVICE std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }
@@ -108,6 +115,23 @@ SIMT_DEVICE void mma_s8(std::int32_t (&c)[4], const std::uint32_t (&a)[4],
                    : "+r"(c[2 * half]), "+r"(c[2 * half + 1])
                    : "r"(a[half + 2 * k]), "r"(b[k]));
     }
+  }
+#endif
+}
+
+// "Matrix Fragments for mma.m16n8k16 with integer type".
+SIMT_DEVICE void mma_s8_k16(std::int32_t (&c)[4], const std::uint32_t (&a)[2], std::uint32_t b) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+      "{%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b));
+#else
+  for (int half = 0; half < 2; ++half) {
+    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                 : "+r"(c[2 * half]), "+r"(c[2 * half + 1])
+                 : "r"(a[half]), "r"(b));
   }
 #endif
 }

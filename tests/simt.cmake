@@ -4,6 +4,7 @@ target_link_libraries(sluice_simt PUBLIC sluice_base fmt::fmt)
 target_compile_definitions(sluice_simt PUBLIC SLUICE_SIMT_EMULATED)
 sluice_test(simt_emulator LINK sluice_simt)
 sluice_test(simt_kernels LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
+sluice_test(simt_gemm LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
 sluice_test(simt_rows LINK sluice_simt sluice_kernels_testing)
 
 # The whole backend in it: the same host code and launches as for a real GPU.

@@ -18,9 +18,13 @@ namespace sluice::cuda {
 
 inline constexpr std::int32_t kQuantizeThreads = 256;  // 1024 values of one row a block
 
-// Blocks for a row; the grid has rows times as many.
+// Blocks for a row.
 SIMT_ANYWHERE std::int32_t quantize_row_blocks(std::int32_t cols) {
   return (cols + 4 * kQuantizeThreads - 1) / (4 * kQuantizeThreads);
+}
+// Blocks of the grid.
+SIMT_ANYWHERE std::int32_t quantize_blocks(std::int32_t rows, std::int32_t cols) {
+  return rows * quantize_row_blocks(cols);
 }
 
 // The code of x, in the low byte. Adding 1.5 * 2^23 rounds |x| < 2^22 to the nearest integer, ties

@@ -121,6 +121,18 @@ inline std::int32_t dp4a(std::uint32_t a, std::uint32_t b, std::int32_t c) {
   return static_cast<std::int32_t>(sum);
 }
 
+inline std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
+  const std::uint64_t bytes = std::uint64_t{b} << 32 | a;
+  std::uint32_t result = 0;
+  for (std::uint32_t i = 0; i < 32; i += 8) {
+    const std::uint32_t nibble = selector >> (i / 2) & 0xf;
+    auto byte = static_cast<std::uint32_t>(bytes >> (8 * (nibble & 7))) & 0xff;
+    if ((nibble & 8) != 0) byte = (byte & 0x80) != 0 ? 0xff : 0;
+    result |= byte << i;
+  }
+  return result;
+}
+
 template <class T>
 Words load_matrices_x4(Shared<T> row, const Site& site = Site::current()) {
   const auto out = Block::running().meet({.operation = WarpOperation::kLoadMatricesX4,
@@ -146,6 +158,11 @@ inline void mma_s8(std::int32_t (&c)[4], const std::uint32_t (&a)[4], const std:
        .site = site,
        .in = {a[0], a[1], a[2], a[3], b[0], b[1], word(c[0]), word(c[1]), word(c[2]), word(c[3])}});
   for (std::size_t i = 0; i < 4; ++i) c[i] = static_cast<std::int32_t>(out[i]);
+}
+
+inline void mma_s8_k16(std::int32_t (&c)[4], const std::uint32_t (&a)[2], std::uint32_t b,
+                       const Site& site = Site::current()) {
+  mma_s8(c, {a[0], a[1], 0, 0}, {b, 0}, site);
 }
 
 template <class T, class U>
