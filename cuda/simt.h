@@ -32,6 +32,7 @@
 //   wait_async<N>()           waits for all but the N latest groups of this thread. Others
 //                             may look only after a barrier that follows the wait.
 //   fma(a, b, c), half_to_float(bits), float_bits(f), float_of_bits(bits)
+//   float_to_half(f)          bits, rounded to nearest even
 //   square_root(x)            correctly rounded
 //
 // Lane numbers in fragments: g = lane / 4, t = lane % 4. Of mma_s8 (PTX ISA, "Matrix Fragments for

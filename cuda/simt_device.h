@@ -180,4 +180,10 @@ SIMT_DEVICE float half_to_float(std::uint16_t bits) {
   return f;
 }
 
+SIMT_DEVICE std::uint16_t float_to_half(float f) {
+  std::uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f));
+  return bits;
+}
+
 }  // namespace sluice::simt

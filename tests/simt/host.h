@@ -188,5 +188,6 @@ inline float square_root(float x) { return std::sqrt(x); }
 inline std::uint32_t float_bits(float f) { return std::bit_cast<std::uint32_t>(f); }
 inline float float_of_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 inline float half_to_float(std::uint16_t bits) { return sluice::half_to_float(bits); }
+inline std::uint16_t float_to_half(float f) { return sluice::float_to_half(f); }
 
 }  // namespace sluice::simt
