@@ -136,7 +136,7 @@ Status bench_matvec(Device& device, const Options& options, double copy) {
                                     args.rows = static_cast<std::int32_t>(shape.rows);
                                     args.cols = static_cast<std::int32_t>(shape.cols);
                                     args.x_rows = r;
-                                    launch_matvec(device, type, args);
+                                    launch_matvec(device, *tile_kind(type), args);
                                   }
                                 }));
         const double seconds = all / static_cast<double>(count);

@@ -5,6 +5,7 @@
 #include "cuda/host/backend.h"
 #include "cuda/host/launch.h"
 #include "cuda/kv_pages.h"
+#include "cuda/pack.h"
 #include "src/backend/pass_rows.h"
 
 namespace sluice::cuda {
@@ -198,7 +199,7 @@ void CudaBackend::queue_product(const DeviceProduct& product, const Input& input
       MatvecArgs args{};
       fill(args);
       args.x = input.quantized;
-      launch_matvec(*device_, matrix.type, args, items);
+      launch_matvec(*device_, *tile_kind(matrix.type), args, items);
     }
   }
 }

@@ -14,7 +14,6 @@
 #include "cuda/kernels/quantize.cuh"
 #include "cuda/kernels/rope.cuh"
 #include "cuda/kernels/softcap.cuh"
-#include "cuda/pack.h"
 
 namespace sluice::cuda {
 namespace {
@@ -66,8 +65,8 @@ void launch_softcap(Device& device, const SoftcapArgs& args) {
   queue(device, &softcap_logits, {softcap_blocks(args.count), kSoftcapThreads}, args);
 }
 
-void launch_matvec(Device& device, BlockType type, const MatvecArgs& args, std::int32_t items) {
-  visit_tiles(*tile_kind(type), [&](auto tiles) {
+void launch_matvec(Device& device, TileKind kind, const MatvecArgs& args, std::int32_t items) {
+  visit_tiles(kind, [&](auto tiles) {
     using Tiles = decltype(tiles);
     const std::int64_t blocks = matvec_blocks(args.rows, items);
     if (args.x_rows == 1) {

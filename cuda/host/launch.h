@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "cuda/arguments.h"
-#include "src/quant/block_type.h"
+#include "cuda/weight_tiles.h"
 
 namespace sluice::cuda {
 
@@ -18,7 +18,7 @@ void launch_activate(Device& device, const ActivateArgs& args);
 void launch_softcap(Device& device, const SoftcapArgs& args);
 
 // Matrix of a quantized type times any number of rows. With experts, `items` is their number.
-void launch_matvec(Device& device, BlockType type, const MatvecArgs& args, std::int32_t items = 1);
+void launch_matvec(Device& device, TileKind tiles, const MatvecArgs& args, std::int32_t items = 1);
 void launch_matvec_float(Device& device, const MatvecFloatArgs& args, std::int32_t items = 1);
 // Rows that an expert's item may have for launch_matvec.
 inline constexpr std::int32_t kMostItemRows = 16;
