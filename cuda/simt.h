@@ -14,6 +14,9 @@
 //   load_words(p)             16 bytes at a multiple of 16 as four 32-bit words
 //   store_words(p, w)         the reverse
 //   block_index(), thread_index(), lane(), warp()
+//   wait_for_previous()       a kernel may begin while the one before it in the queue still
+//                             runs (programmatic dependent launch); until this has returned it
+//                             may only read what no kernel writes. Lets the next one begin.
 //   sync_threads(), sync_warp(mask)
 //   shuffle_xor(mask, v, lanes), shuffle(mask, v, lane), ballot(mask, condition)
 //   dp4a(a, b, c)             c + the four products of signed bytes

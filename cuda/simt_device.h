@@ -49,6 +49,14 @@ SIMT_DEVICE std::uint32_t thread_index() { return threadIdx.x; }
 SIMT_DEVICE std::uint32_t lane() { return threadIdx.x % 32; }
 SIMT_DEVICE std::uint32_t warp() { return threadIdx.x / 32; }
 
+// "Parallel Synchronization and Communication Instructions: griddepcontrol" (sm_90 and up).
+SIMT_DEVICE void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 SIMT_DEVICE void sync_threads() { __syncthreads(); }
 SIMT_DEVICE void sync_warp(std::uint32_t mask = kAllLanes) { __syncwarp(mask); }
 SIMT_DEVICE std::uint32_t shuffle_xor(std::uint32_t mask, std::uint32_t value,

@@ -11,7 +11,7 @@ class Device;
 struct LaunchShape {
   std::int64_t blocks = 1;  // nothing is launched where it is 0
   std::int32_t threads = 32;
-  std::int32_t shared_bytes = 0;  // dynamic
+  std::int32_t shared_bytes = 0;  // dynamic; kernels call simt::wait_for_previous()
 };
 
 // CUDA: `kernel` is the kernel's address, `args` that of its one argument.

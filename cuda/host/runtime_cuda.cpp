@@ -190,11 +190,19 @@ void queue_kernel(Device& device, const void* kernel, const LaunchShape& shape, 
                                     shape.shared_bytes),
                "asking for shared memory");
   }
+  // Kernels wait for the one before by themselves, where the chip can do that (sm_90 and later).
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_bytes);
+  config.stream = state.stream;
+  config.attrs = &overlap;
+  config.numAttrs = device.info().major >= 9 ? 1 : 0;
   void* list[] = {args};
-  state.note(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(shape.blocks)),
-                              dim3(static_cast<unsigned>(shape.threads)), list,
-                              static_cast<std::size_t>(shape.shared_bytes), state.stream),
-             "launching a kernel");
+  state.note(cudaLaunchKernelExC(&config, kernel, list), "launching a kernel");
 }
 
 }  // namespace sluice::cuda

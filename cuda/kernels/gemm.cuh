@@ -110,6 +110,7 @@ gemm(MatvecArgs args) {
                               stage + Layout::kX, thread);
   };
 
+  simt::wait_for_previous();
   GemmSums acc = {};
   GemmSums total = {};
   HeaderScales<4> header = {};

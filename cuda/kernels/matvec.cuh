@@ -87,6 +87,7 @@ SIMT_DEVICE MatvecWork matvec_work(const MatvecArgs& args) {
   const std::int64_t offset = tile * tile_bytes<Tiles>(args.cols / kBlockCols);
   MatvecWork work = {args.weights + offset, tile * kTileRows, 0, args.x_rows};
   if (!simt::is_null(args.items)) {
+    simt::wait_for_previous();  // items are a kernel's work
     const auto item = simt::cast<const std::int32_t>(args.items + block / tiles);
     work.count = simt::load(item + 2);
     if (work.count > 0) {
@@ -146,18 +147,21 @@ SIMT_DEVICE void stream_segment(const MatvecArgs& args, const MatvecWork& work, 
   const bool copies_x = lane < 2 * kXRows;
   const bool inside = lane / 2 < work.count;
   std::int32_t source = work.first + lane / 2;
-  if (!simt::is_null(args.x_row) && copies_x && inside) source = simt::load(args.x_row + source);
-
-  const auto fill = [&](std::int32_t block, SharedBytes stage) {
-    copy_weights<Tiles>(work.tile, block, first, stage);
+  const auto fill_x = [&](std::int32_t block, SharedBytes stage) {
     if (copies_x) {
       copy_x<Tiles, kXRows>(args, source, inside, block, stage + Layout::kX, lane);
     }
   };
 
+  // Weights are no kernel's work: their copies begin while the kernel before still runs.
+  for (std::int32_t i = 0; i < kStages && first + i < end; ++i) {
+    copy_weights<Tiles>(work.tile, first + i, first, ring + i * Layout::kBytes);
+  }
+  simt::wait_for_previous();
+  if (!simt::is_null(args.x_row) && copies_x && inside) source = simt::load(args.x_row + source);
   // A group of copies a stage, empty past the end, so that the number to wait for stays the same.
   for (std::int32_t i = 0; i < kStages; ++i) {
-    if (first + i < end) fill(first + i, ring + i * Layout::kBytes);
+    if (first + i < end) fill_x(first + i, ring + i * Layout::kBytes);
     simt::commit_async();
   }
   std::int32_t slot = 0;
@@ -168,7 +172,10 @@ SIMT_DEVICE void stream_segment(const MatvecArgs& args, const MatvecWork& work, 
     consume(stage, has_header<Tiles>(block, first));
     simt::sync_warp();  // everyone has read the stage
     const std::int32_t next = block + kStages;
-    if (next < end) fill(next, stage);
+    if (next < end) {
+      copy_weights<Tiles>(work.tile, next, first, stage);
+      fill_x(next, stage);
+    }
     simt::commit_async();
     slot = slot + 1 < kStages ? slot + 1 : 0;
   }

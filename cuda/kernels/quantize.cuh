@@ -77,6 +77,7 @@ SIMT_DEVICE void quantize_four(const simt::Words& x, bool inside, std::int64_t a
 }
 
 SIMT_KERNEL(kQuantizeThreads) quantize_rows(QuantizeArgs args) {
+  simt::wait_for_previous();
   const auto blocks = static_cast<std::uint32_t>(quantize_row_blocks(args.cols));
   const std::int64_t row = simt::block_index() / blocks;
   const std::int64_t chunk = simt::block_index() % blocks;

@@ -34,11 +34,13 @@ inline Shared<std::uint8_t> dynamic_shared() { return Shared<std::uint8_t>(0); }
 inline void read_bytes(const Buffer* buffer, std::int64_t offset, void* to, std::size_t bytes,
                        const Site& site) {
   if (buffer == nullptr) fault(site, "read through a null pointer");
+  if (buffer->kernels_write()) Block::running().check_waited(*buffer, "reads from", site);
   buffer->device_read(offset, to, bytes, site);
 }
 inline void write_bytes(Buffer* buffer, std::int64_t offset, const void* from, std::size_t bytes,
                         const Site& site) {
   if (buffer == nullptr) fault(site, "write through a null pointer");
+  Block::running().check_waited(*buffer, "writes to", site);
   buffer->device_write(offset, from, bytes, site);
 }
 
@@ -86,6 +88,7 @@ inline std::uint32_t thread_index() { return Block::running().thread_index(); }
 inline std::uint32_t lane() { return thread_index() % 32; }
 inline std::uint32_t warp() { return thread_index() / 32; }
 
+inline void wait_for_previous() { Block::running().wait_for_previous(); }
 inline void sync_threads(const Site& site = Site::current()) {
   Block::running().sync_threads(site);
 }

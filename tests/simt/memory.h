@@ -54,6 +54,8 @@ class Buffer {
   void read_bytes(std::size_t offset, void* to, std::size_t bytes) const;
   // The first byte of [begin, end) that nobody has written.
   std::optional<std::size_t> first_unwritten(std::size_t begin, std::size_t end) const;
+  // Whether a kernel has ever written here.
+  bool kernels_write() const { return kernels_write_; }
   // How many bytes have been written.
   std::size_t written_bytes() const;
 
@@ -74,6 +76,7 @@ class Buffer {
   std::size_t size_;
   std::byte* data_;
   std::uint8_t* written_;  // one flag a byte
+  bool kernels_write_ = false;
 };
 
 // A pointer into a buffer. Like a pointer it may point anywhere; what counts is where it is used.

@@ -131,7 +131,8 @@ void queue_emulated(Device& device, const LaunchShape& shape, std::function<void
     }
     const simt::Shape grid = {.blocks = static_cast<std::uint32_t>(shape.blocks),
                               .threads = static_cast<std::uint32_t>(shape.threads),
-                              .shared_bytes = static_cast<std::size_t>(shape.shared_bytes)};
+                              .shared_bytes = static_cast<std::size_t>(shape.shared_bytes),
+                              .overlaps = true};
     state.note(simt::run(grid, body));
   };
   if (state.recording) {
