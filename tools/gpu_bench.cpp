@@ -86,7 +86,7 @@ Result<double> copy_bandwidth(Device& device, const Options& options) {
 
 // -- Matrices ------------------------------------------------------------------------------------
 
-constexpr BlockType kMatvecTypes[] = {BlockType::kQ4_0, BlockType::kQ4_K, BlockType::kIQ4_NL,
+constexpr BlockType kMatvecTypes[] = {BlockType::kQ4_0,  BlockType::kQ4_K, BlockType::kIQ4_NL,
                                       BlockType::kMXFP4, BlockType::kQ5_K, BlockType::kQ6_K,
                                       BlockType::kQ8_0};
 
@@ -103,9 +103,11 @@ Status bench_matvec(Device& device, const Options& options, double copy) {
                                                {"gate and up", 28672, 4096},
                                                {"down", 4096, 14336}};
   const std::size_t pool_bytes = options.quick ? 1 << 16 : std::size_t{512} << 20;
-  const std::vector<std::int32_t> rows =
-      options.quick ? std::vector<std::int32_t>{1, 17} : std::vector<std::int32_t>{1, 2, 4, 8, 16, 512};
-  fmt::print("\nmatrix times rows: GB/s of weights (share of the copy bandwidth), time against one row\n");
+  const std::vector<std::int32_t> rows = options.quick
+                                             ? std::vector<std::int32_t>{1, 17}
+                                             : std::vector<std::int32_t>{1, 2, 4, 8, 16, 512};
+  fmt::print(
+      "\nmatrix times rows: GB/s of weights (share of the copy bandwidth), time against one row\n");
   fmt::print("{:<8}{:<14}", "type", "shape");
   for (const std::int32_t r : rows) fmt::print("{:>22}", fmt::format("{} rows", r));
   fmt::print("\n");
@@ -124,21 +126,21 @@ Status bench_matvec(Device& device, const Options& options, double copy) {
       fmt::print("{:<8}{:<14}", block_type_info(type).name, shape.name);
       double one = 0;
       for (const std::int32_t r : rows) {
-        SLUICE_ASSIGN_OR_RETURN(const double all, seconds_of(device, options.quick, [&] {
-                                  for (std::size_t i = 0; i < count; ++i) {
-                                    MatvecArgs args{};
-                                    args.weights = weights.at<const std::uint8_t>(
-                                        static_cast<std::int64_t>(i * bytes));
-                                    args.x = {q.at<const std::int8_t>(), scale.at<const float>(),
-                                              sum.at<const std::uint32_t>()};
-                                    args.out = out.at<float>();
-                                    args.out_stride = shape.rows;
-                                    args.rows = static_cast<std::int32_t>(shape.rows);
-                                    args.cols = static_cast<std::int32_t>(shape.cols);
-                                    args.x_rows = r;
-                                    launch_matvec(device, *tile_kind(type), args);
-                                  }
-                                }));
+        SLUICE_ASSIGN_OR_RETURN(
+            const double all, seconds_of(device, options.quick, [&] {
+              for (std::size_t i = 0; i < count; ++i) {
+                MatvecArgs args{};
+                args.weights = weights.at<const std::uint8_t>(static_cast<std::int64_t>(i * bytes));
+                args.x = {q.at<const std::int8_t>(), scale.at<const float>(),
+                          sum.at<const std::uint32_t>()};
+                args.out = out.at<float>();
+                args.out_stride = shape.rows;
+                args.rows = static_cast<std::int32_t>(shape.rows);
+                args.cols = static_cast<std::int32_t>(shape.cols);
+                args.x_rows = r;
+                launch_matvec(device, *tile_kind(type), args);
+              }
+            }));
         const double seconds = all / static_cast<double>(count);
         if (one == 0) one = seconds;
         const double rate = static_cast<double>(bytes) / seconds;
@@ -165,13 +167,16 @@ Status bench_attention(Device& device, const Options& options, double copy) {
       options.quick ? std::vector<std::int32_t>{300} : std::vector<std::int32_t>{1024, 8192, 32768};
   const std::vector<std::int32_t> row_counts =
       options.quick ? std::vector<std::int32_t>{1} : std::vector<std::int32_t>{1, 4, 16};
-  fmt::print("\nattention ({} heads, {} KV heads of {}): GB/s of keys and values (share of the copy bandwidth)\n",
-             heads, kv_heads, dim);
+  fmt::print(
+      "\nattention ({} heads, {} KV heads of {}): GB/s of keys and values (share of the copy "
+      "bandwidth)\n",
+      heads, kv_heads, dim);
   for (const std::int32_t context : contexts) {
     const std::int32_t blocks = (context + kPageTokens - 1) / kPageTokens;
     const std::int64_t layer_bytes = page_bytes(kv_heads, dim) * blocks;
     // As many layers as no cache holds.
-    const std::int64_t layers = options.quick ? 1 : std::max<std::int64_t>(1, (512ll << 20) / layer_bytes);
+    const std::int64_t layers =
+        options.quick ? 1 : std::max<std::int64_t>(1, (512ll << 20) / layer_bytes);
     SLUICE_ASSIGN_OR_RETURN(const Memory cache,
                             device.allocate("KV", static_cast<std::size_t>(layer_bytes * layers)));
     device.zero(cache.at<std::uint8_t>(), cache.size());
@@ -217,32 +222,32 @@ Status bench_attention(Device& device, const Options& options, double copy) {
       SLUICE_RETURN_IF_ERROR(put(nullptr, q / 8));
       SLUICE_RETURN_IF_ERROR(put(nullptr, q / 8));
       SLUICE_RETURN_IF_ERROR(device.synchronize());
-      SLUICE_ASSIGN_OR_RETURN(
-          const double all, seconds_of(device, options.quick, [&] {
-            for (std::int64_t layer = 0; layer < layers; ++layer) {
-              AttentionArgs args{};
-              args.position = memory[0].at<const std::int32_t>();
-              args.row = memory[1].at<const AttentionRow>();
-              args.tiles = memory[2].at<const AttentionTile>();
-              args.blocks = memory[3].at<const std::uint32_t>();
-              args.q = memory[4].at<const std::int8_t>();
-              args.q_scale = memory[5].at<const float>();
-              args.partial_out = memory[6].at<float>();
-              args.partial_state = memory[7].at<float>();
-              args.quantized = {memory[8].at<std::int8_t>(), memory[9].at<float>(),
-                                memory[10].at<std::uint32_t>()};
-              args.cache = cache.at<const std::uint8_t>(layer * layer_bytes);
-              args.rows = rows;
-              args.tile_count = tiles;
-              args.chunks = pieces;
-              args.chunk_pieces = 1;
-              args.heads = heads;
-              args.kv_heads = kv_heads;
-              args.head_dim = dim;
-              args.scale = 0.1f;
-              launch_attention(device, args);
-            }
-          }));
+      SLUICE_ASSIGN_OR_RETURN(const double all, seconds_of(device, options.quick, [&] {
+                                for (std::int64_t layer = 0; layer < layers; ++layer) {
+                                  AttentionArgs args{};
+                                  args.position = memory[0].at<const std::int32_t>();
+                                  args.row = memory[1].at<const AttentionRow>();
+                                  args.tiles = memory[2].at<const AttentionTile>();
+                                  args.blocks = memory[3].at<const std::uint32_t>();
+                                  args.q = memory[4].at<const std::int8_t>();
+                                  args.q_scale = memory[5].at<const float>();
+                                  args.partial_out = memory[6].at<float>();
+                                  args.partial_state = memory[7].at<float>();
+                                  args.quantized = {memory[8].at<std::int8_t>(),
+                                                    memory[9].at<float>(),
+                                                    memory[10].at<std::uint32_t>()};
+                                  args.cache = cache.at<const std::uint8_t>(layer * layer_bytes);
+                                  args.rows = rows;
+                                  args.tile_count = tiles;
+                                  args.chunks = pieces;
+                                  args.chunk_pieces = 1;
+                                  args.heads = heads;
+                                  args.kv_heads = kv_heads;
+                                  args.head_dim = dim;
+                                  args.scale = 0.1f;
+                                  launch_attention(device, args);
+                                }
+                              }));
       const double rate = static_cast<double>(layer_bytes * layers) / all;
       fmt::print("context {:>6}, {:>2} rows: {:>6.0f} GB/s ({:.0f}%), {:.1f} us a layer\n", context,
                  rows, giga(rate), 100 * rate / copy, 1e6 * all / static_cast<double>(layers));
@@ -347,8 +352,8 @@ Result<ModelTimes> time_model(const Model& model, bool graphs, bool quick,
   const auto pass = [&](std::uint32_t rows, std::uint32_t position, int repeats) -> Result<double> {
     std::vector<BatchRow> batch;
     for (std::uint32_t i = 0; i < rows; ++i) {
-      batch.push_back({static_cast<std::int32_t>(i), position + i, sequence,
-                       rows <= 16 || i + 1 == rows});
+      batch.push_back(
+          {static_cast<std::int32_t>(i), position + i, sequence, rows <= 16 || i + 1 == rows});
     }
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < repeats; ++i) {
@@ -381,27 +386,29 @@ Result<ModelTimes> time_model(const Model& model, bool graphs, bool quick,
 
 Status bench_models(const Options& options, double copy) {
   const std::vector<MadeUp> models =
-      options.quick
-          ? std::vector<MadeUp>{{"tiny", 2, 64, 2, 1, 32, 96, 100}}
-          : std::vector<MadeUp>{{"1B", 16, 2048, 32, 8, 64, 8192, 128256},
-                                {"8B", 32, 4096, 32, 8, 128, 14336, 128256},
-                                {"70B", 80, 8192, 64, 8, 128, 28672, 128256}};
+      options.quick ? std::vector<MadeUp>{{"tiny", 2, 64, 2, 1, 32, 96, 100}}
+                    : std::vector<MadeUp>{{"1B", 16, 2048, 32, 8, 64, 8192, 128256},
+                                          {"8B", 32, 4096, 32, 8, 128, 14336, 128256},
+                                          {"70B", 80, 8192, 64, 8, 128, 28672, 128256}};
   const std::uint32_t prompt_rows = options.quick ? 20 : 512;
   fmt::print("\nmodels of Q4_0 weights, int8 cache, at position 512\n");
   for (const MadeUp& shape : models) {
     const MadeUpModel made(shape);
     double parameters = 0;
     for (const LayerWeights& w : made.model().weights.layer) {
-      for (const MatrixRef* m : {&w.query, &w.key, &w.value, &w.attention_output, &w.gate, &w.up, &w.down}) {
+      for (const MatrixRef* m :
+           {&w.query, &w.key, &w.value, &w.attention_output, &w.gate, &w.up, &w.down}) {
         parameters += static_cast<double>(m->rows) * m->cols;
       }
     }
     SLUICE_ASSIGN_OR_RETURN(const ModelTimes with,
                             time_model(made.model(), true, options.quick, prompt_rows));
     const double rate = with.bytes / with.step;
-    fmt::print("{:<4} {:.1f} tokens/s, {:.0f} GB/s ({:.0f}% of copy); prompt of {}: {:.0f} tokens/s, {:.1f} TFLOP/s\n",
-               shape.name, 1 / with.step, giga(rate), 100 * rate / copy, prompt_rows,
-               prompt_rows / with.prompt, 2 * parameters * prompt_rows / with.prompt / 1e12);
+    fmt::print(
+        "{:<4} {:.1f} tokens/s, {:.0f} GB/s ({:.0f}% of copy); prompt of {}: {:.0f} tokens/s, "
+        "{:.1f} TFLOP/s\n",
+        shape.name, 1 / with.step, giga(rate), 100 * rate / copy, prompt_rows,
+        prompt_rows / with.prompt, 2 * parameters * prompt_rows / with.prompt / 1e12);
     std::string curve;
     for (const auto& [rows, seconds] : with.passes) {
       curve += fmt::format(" {}: {:.2f}x", rows, seconds / with.step);

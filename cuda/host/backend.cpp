@@ -36,7 +36,7 @@ std::int64_t partial_units(const ModelSpec& spec, const GpuOptions& options) {
 }
 
 struct Size {
-  Memory WorkMemory::* place;
+  Memory WorkMemory::*place;
   std::uint64_t bytes;
 };
 
@@ -79,15 +79,14 @@ std::vector<Size> work_sizes(const ModelSpec& spec, const GpuOptions& options,
     sizes.push_back({&W::logits, std::uint64_t{options.max_logits} * spec.vocabulary * 4});
   }
   if (pairs != 0) {
-    sizes.insert(sizes.end(),
-                 {{&W::router, r * spec.experts * 4},
-                  {&W::pair_weight, pairs * 4},
-                  {&W::pair_expert, pairs * 4},
-                  {&W::pair_place, pairs * 4},
-                  {&W::pair_row, pairs * 4},
-                  {&W::items, (std::min<std::uint64_t>(spec.experts, pairs) + pairs) *
-                                  sizeof(ExpertItem)},
-                  {&W::expert_out, pairs * spec.embedding * 4}});
+    sizes.insert(sizes.end(), {{&W::router, r * spec.experts * 4},
+                               {&W::pair_weight, pairs * 4},
+                               {&W::pair_expert, pairs * 4},
+                               {&W::pair_place, pairs * 4},
+                               {&W::pair_row, pairs * 4},
+                               {&W::items, (std::min<std::uint64_t>(spec.experts, pairs) + pairs) *
+                                               sizeof(ExpertItem)},
+                               {&W::expert_out, pairs * spec.embedding * 4}});
   }
   return sizes;
 }
@@ -132,8 +131,8 @@ Result<std::unique_ptr<Backend>> CudaBackend::create(const Model& model,
     SLUICE_ASSIGN_OR_RETURN(backend->work_.*size.place,
                             device.allocate("work buffers", size.bytes));
   }
-  SLUICE_ASSIGN_OR_RETURN(
-      backend->inputs_, PassInputs::create(device, spec, options.max_rows, options.positions));
+  SLUICE_ASSIGN_OR_RETURN(backend->inputs_,
+                          PassInputs::create(device, spec, options.max_rows, options.positions));
   SLUICE_ASSIGN_OR_RETURN(
       backend->hidden_,
       device.allocate_host("the residual stream",
@@ -222,8 +221,9 @@ class CudaPlatform final : public GpuPlatform {
                         kMaxHeadDim, spec.head_dim);
     }
     if (spec.experts > static_cast<std::uint32_t>(kMostExperts)) {
-      return make_error(ErrorCode::kUsage, "the GPU's routing knows up to {} experts, this model has {}",
-                        kMostExperts, spec.experts);
+      return make_error(ErrorCode::kUsage,
+                        "the GPU's routing knows up to {} experts, this model has {}", kMostExperts,
+                        spec.experts);
     }
     if (kv != KvCacheType::kInt8) {
       return make_error(ErrorCode::kUsage,

@@ -15,10 +15,10 @@ namespace sluice::cuda {
 
 // Activations of a pass, R rows; E rows go through feed-forward networks: R, or R * experts_used.
 struct WorkMemory {
-  Memory hidden;     // [R][embedding] the residual stream
-  Memory normed;     // [R][embedding]
-  Memory qkv;        // [R][(heads + 2 kv_heads) * head_dim]
-  Memory query;      // [R][heads][padded_dim] int8
+  Memory hidden;  // [R][embedding] the residual stream
+  Memory normed;  // [R][embedding]
+  Memory qkv;     // [R][(heads + 2 kv_heads) * head_dim]
+  Memory query;   // [R][heads][padded_dim] int8
   Memory query_scale;
   Memory attention;  // [R][heads * head_dim]
   Memory result;     // [R][embedding] of a block, before it joins the stream
@@ -31,7 +31,7 @@ struct WorkMemory {
   Memory coefficients;                // [R][heads][most_outliers][2]
   Memory logits;                      // [max_logits][vocabulary]
   // Mixture of experts.
-  Memory router;      // [R][experts]
+  Memory router;                                          // [R][experts]
   Memory pair_weight, pair_expert, pair_place, pair_row;  // [R * experts_used]
   Memory items;
   Memory expert_out;  // [E][embedding]

@@ -73,9 +73,9 @@ Result<PassTraffic> CudaBackend::forward(std::span<const BatchRow> rows, const K
   SLUICE_RETURN_IF_ERROR(queue_pass(pass));
 
   if (layers.last == spec.layers && pass.shape.wanted > 0) {
-    device_->download(io.logits.data(), work_.logits.at<const std::uint8_t>(),
-                      static_cast<std::size_t>(pass.shape.wanted) * spec.vocabulary *
-                          sizeof(float));
+    device_->download(
+        io.logits.data(), work_.logits.at<const std::uint8_t>(),
+        static_cast<std::size_t>(pass.shape.wanted) * spec.vocabulary * sizeof(float));
   }
   const bool stream_wanted = io.hidden.size() >= rows.size() * width;
   if (stream_wanted) {
@@ -132,7 +132,8 @@ void CudaBackend::queue_layer(const Pass& pass, std::uint32_t layer, Pending& pe
   const Input x = queue_norm(pass, pending, w.attention_norm, w.qkv, nullptr);
   queue_product(w.qkv, x, work_.qkv.at<float>(), q_width + 2 * kv_width, nullptr);
   queue_attention(pass, layer);
-  const Input y = {work_.attention.at<const float>(), q_width,
+  const Input y = {work_.attention.at<const float>(),
+                   q_width,
                    {work_.x.at<const std::int8_t>(), work_.x_scale.at<const float>(),
                     work_.x_sum.at<const std::uint32_t>()},
                    pass.shape.rows};
@@ -164,14 +165,15 @@ CudaBackend::Input CudaBackend::queue_norm(const Pass& pass, const Pending& pend
                       work_.x_sum.at<std::uint32_t>()};
   }
   launch_norm(*device_, args, pass.shape.rows);
-  return {work_.normed.at<const float>(), spec.embedding,
+  return {work_.normed.at<const float>(),
+          spec.embedding,
           {work_.x.at<const std::int8_t>(), work_.x_scale.at<const float>(),
            work_.x_sum.at<const std::uint32_t>()},
           pass.shape.rows};
 }
 
-void CudaBackend::queue_product(const DeviceProduct& product, const Input& input,
-                                Global<float> out, std::int64_t stride, const Experts* experts) {
+void CudaBackend::queue_product(const DeviceProduct& product, const Input& input, Global<float> out,
+                                std::int64_t stride, const Experts* experts) {
   for (const DeviceProduct::Piece& piece : product.pieces) {
     const DeviceMatrix& matrix = piece.matrix;
     const auto fill = [&](auto& args) {
@@ -245,9 +247,8 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
   // Cut into pieces where that makes work for an idle device and there is room for their results;
   // the bits are the same either way.
   const std::int64_t whole_blocks = std::int64_t{pass.shape.tiles} * spec.kv_heads;
-  const bool cut =
-      whole_blocks < kBusyBlocksEach * std::int64_t{device_->info().multiprocessors} &&
-      std::int64_t{pass.shape.tiles} * pieces <= partial_units_;
+  const bool cut = whole_blocks < kBusyBlocksEach * std::int64_t{device_->info().multiprocessors} &&
+                   std::int64_t{pass.shape.tiles} * pieces <= partial_units_;
 
   AttentionArgs args{};
   args.q = work_.query.at<const std::int8_t>();
@@ -300,7 +301,8 @@ CudaBackend::Pending CudaBackend::queue_feed_forward(const Pass& pass, std::uint
   }
   launch_activate(*device_, activate);
 
-  const Input y = {work_.activated.at<const float>(), width,
+  const Input y = {work_.activated.at<const float>(),
+                   width,
                    {work_.wide.at<const std::int8_t>(), work_.wide_scale.at<const float>(),
                     work_.wide_sum.at<const std::uint32_t>()},
                    pass.shape.rows};
@@ -350,7 +352,8 @@ CudaBackend::Pending CudaBackend::queue_experts(const Pass& pass, std::uint32_t 
   }
   launch_activate(*device_, activate);
 
-  const Input y = {work_.activated.at<const float>(), width,
+  const Input y = {work_.activated.at<const float>(),
+                   width,
                    {work_.wide.at<const std::int8_t>(), work_.wide_scale.at<const float>(),
                     work_.wide_sum.at<const std::uint32_t>()},
                    pairs};
@@ -383,15 +386,16 @@ void CudaBackend::queue_logits(const Pass& pass) {
                       work_.x_sum.at<std::uint32_t>()};
   }
   launch_norm(*device_, norm, pass.shape.wanted);
-  const Input x = {work_.normed.at<const float>(), spec.embedding,
+  const Input x = {work_.normed.at<const float>(),
+                   spec.embedding,
                    {work_.x.at<const std::int8_t>(), work_.x_scale.at<const float>(),
                     work_.x_sum.at<const std::uint32_t>()},
                    pass.shape.wanted};
   queue_product(weights_.output, x, work_.logits.at<float>(), spec.vocabulary, nullptr);
   if (spec.logit_softcap > 0) {
-    launch_softcap(*device_, {work_.logits.at<float>(),
-                              std::int64_t{pass.shape.wanted} * spec.vocabulary,
-                              spec.logit_softcap});
+    launch_softcap(*device_,
+                   {work_.logits.at<float>(), std::int64_t{pass.shape.wanted} * spec.vocabulary,
+                    spec.logit_softcap});
   }
 }
 

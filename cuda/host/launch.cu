@@ -109,8 +109,8 @@ void launch_attention(Device& device, const AttentionArgs& args) {
         {attend_blocks(args.tile_count, args.kv_heads, args.chunks), kAttendThreads,
          attend_shared_bytes(args.head_dim, args.chunk_pieces)},
         args);
-  queue(device, &merge_chunks,
-        {merge_blocks(args.rows, args.heads, args.head_dim), kMergeThreads}, args);
+  queue(device, &merge_chunks, {merge_blocks(args.rows, args.heads, args.head_dim), kMergeThreads},
+        args);
 }
 
 }  // namespace sluice::cuda

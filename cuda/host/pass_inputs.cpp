@@ -75,8 +75,8 @@ std::uint64_t PassInputs::bytes_needed(const ModelSpec& spec, std::uint32_t max_
   return capacity(spec, max_rows, positions);
 }
 
-Result<PassInputs> PassInputs::create(Device& device, const ModelSpec& spec,
-                                      std::uint32_t max_rows, std::uint32_t positions) {
+Result<PassInputs> PassInputs::create(Device& device, const ModelSpec& spec, std::uint32_t max_rows,
+                                      std::uint32_t positions) {
   PassInputs inputs;
   const std::size_t bytes = capacity(spec, max_rows, positions);
   SLUICE_ASSIGN_OR_RETURN(inputs.host_, device.allocate_host("inputs of a pass", bytes));
@@ -93,8 +93,7 @@ PassShape PassInputs::set(Device& device, const ModelSpec& spec, std::span<const
   shape.layers = layers;
   for (const BatchRow& row : rows) shape.wanted += row.logits ? 1 : 0;
   for (const RowRun& run : runs) {
-    shape.tiles +=
-        (static_cast<std::int32_t>(run.count) * group + kTileColumns - 1) / kTileColumns;
+    shape.tiles += (static_cast<std::int32_t>(run.count) * group + kTileColumns - 1) / kTileColumns;
   }
 
   const Offsets at = offsets(spec, shape.rows, shape.wanted, shape.tiles);
@@ -136,8 +135,7 @@ PassShape PassInputs::set(Device& device, const ModelSpec& spec, std::span<const
       for (std::size_t w = 0; w < windows.size(); ++w) {
         const auto window = static_cast<std::int32_t>(windows[w]);
         const std::int32_t seen = window == 0 ? 0 : std::max(0, begin - window + 1);
-        shape.pieces[w] =
-            std::max(shape.pieces[w], end / kPieceTokens - seen / kPieceTokens + 1);
+        shape.pieces[w] = std::max(shape.pieces[w], end / kPieceTokens - seen / kPieceTokens + 1);
       }
     }
     const std::uint32_t last = rows[run.first + run.count - 1].position / kPageTokens;

@@ -1,5 +1,6 @@
 // A GPU as the backend sees it: memory, one queue of work, graphs. Two implementations:
-// cuda/host/runtime_cuda.cpp on CUDA's runtime library, tests/simt/runtime_emulated.cpp on the emulator.
+// cuda/host/runtime_cuda.cpp on CUDA's runtime library, tests/simt/runtime_emulated.cpp on the
+// emulator.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@
 namespace sluice::cuda {
 
 struct DeviceInfo {
-  std::string name;        // "NVIDIA H200"
+  std::string name;  // "NVIDIA H200"
   std::uint32_t index = 0;
   std::uint32_t major = 0;  // compute capability
   std::uint32_t minor = 0;

@@ -65,7 +65,8 @@ Result<std::vector<DeviceInfo>> list_devices() {
                   driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
                   CUDART_VERSION % 1000 / 10);
   }
-  if (e == cudaErrorNoDevice || (e == cudaSuccess && count == 0)) return failed("no CUDA device found");
+  if (e == cudaErrorNoDevice || (e == cudaSuccess && count == 0))
+    return failed("no CUDA device found");
   if (e != cudaSuccess) return failed("CUDA cannot be used: {}", reason(e));
   std::vector<DeviceInfo> devices;
   for (int i = 0; i < count; ++i) {
@@ -85,8 +86,8 @@ Device::~Device() {
 Result<std::unique_ptr<Device>> Device::open(std::uint32_t index) {
   SLUICE_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, list_devices());
   if (index >= devices.size()) {
-    return make_error(ErrorCode::kUsage, "CUDA device {} does not exist; this machine has {}", index,
-                      devices.size());
+    return make_error(ErrorCode::kUsage, "CUDA device {} does not exist; this machine has {}",
+                      index, devices.size());
   }
   auto state = std::make_unique<State>();
   state->index = static_cast<int>(index);
@@ -106,11 +107,12 @@ Result<Memory> Device::allocate(const std::string& what, std::size_t bytes) {
     cudaGetLastError();  // an allocation that failed leaves no lasting error behind
     std::size_t free = 0, total = 0;
     cudaMemGetInfo(&free, &total);
-    return make_error(ErrorCode::kNoMemory,
-                      "the GPU has no room for {}: {:.0f} MiB are needed, {:.0f} MiB are free: {}; "
-                      "use fewer layers there (--gpu-layers), a smaller context (-c), or --device cpu",
-                      what, static_cast<double>(bytes) / (1 << 20),
-                      static_cast<double>(free) / (1 << 20), reason(e));
+    return make_error(
+        ErrorCode::kNoMemory,
+        "the GPU has no room for {}: {:.0f} MiB are needed, {:.0f} MiB are free: {}; "
+        "use fewer layers there (--gpu-layers), a smaller context (-c), or --device cpu",
+        what, static_cast<double>(bytes) / (1 << 20), static_cast<double>(free) / (1 << 20),
+        reason(e));
   }
   return Memory(static_cast<std::uint8_t*>(data), bytes,
                 std::shared_ptr<void>(data, [](void* p) { cudaFree(p); }));
@@ -151,9 +153,10 @@ void Device::zero(simt::Global<std::uint8_t> to, std::size_t bytes) {
 Status Device::synchronize() {
   state_->note(cudaStreamSynchronize(state_->stream), "a pass");
   if (state_->error == cudaSuccess) return {};
-  return failed("the GPU {} failed at {}: {}; what was written so far is kept. Start again, or use "
-                "--device cpu",
-                info_.name, state_->doing, reason(state_->error));
+  return failed(
+      "the GPU {} failed at {}: {}; what was written so far is kept. Start again, or use "
+      "--device cpu",
+      info_.name, state_->doing, reason(state_->error));
 }
 
 void Device::begin_graph() {

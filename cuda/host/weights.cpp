@@ -31,7 +31,8 @@ struct Source {
   std::vector<std::vector<MatrixRef>> parts;  // [experts][parts]
 };
 
-// Matrices side by side become one where that needs no padding in between. `parts` [parts][experts].
+// Matrices side by side become one where that needs no padding in between. `parts`
+// [parts][experts].
 std::vector<Source> join(const std::vector<std::vector<MatrixRef>>& parts) {
   std::vector<Source> sources;
   std::uint32_t out = 0;
@@ -173,8 +174,8 @@ class Uploader {
     const std::uint32_t count = tile_count(from.rows);
     const std::size_t tile_bytes = packed_bytes(from.type, kTileRows, from.cols);
     // A tile may be larger than a staging buffer where rows are very long.
-    const auto some = static_cast<std::uint32_t>(
-        std::clamp<std::size_t>(kStagingBytes / tile_bytes, 1, count));
+    const auto some =
+        static_cast<std::uint32_t>(std::clamp<std::size_t>(kStagingBytes / tile_bytes, 1, count));
     if (tile_bytes > staging_[0].size()) {
       for (HostMemory& buffer : staging_) {
         SLUICE_ASSIGN_OR_RETURN(buffer, device_.allocate_host("uploads", tile_bytes));
@@ -240,8 +241,8 @@ Status upload_outliers(Uploader& uploader, const std::vector<cpu::KeyOutliers>& 
   std::vector<float> table;
   for (const cpu::KeyOutliers& head : heads) {
     for (const cpu::KeyOutliers::Pair& pair : head.pairs) {
-      pairs.push_back({static_cast<std::int32_t>(pair.first), static_cast<std::int32_t>(pair.second),
-                       pair.bias_first, pair.bias_second});
+      pairs.push_back({static_cast<std::int32_t>(pair.first),
+                       static_cast<std::int32_t>(pair.second), pair.bias_first, pair.bias_second});
     }
     pairs.resize((pairs.size() + most - 1) / most * most, {-1, -1, 0, 0});
     table.insert(table.end(), head.table.begin(), head.table.end());
@@ -260,8 +261,7 @@ Status upload_vectors(Uploader& uploader, const Model& model, std::uint32_t inde
                       std::uint32_t positions, DeviceLayer& layer) {
   const LayerWeights& w = model.weights.layer[index];
   const std::string name = fmt::format("vectors of layer {}", index);
-  const auto outliers =
-      cpu::find_key_outliers(model.spec, w, model.spec.layer[index], positions);
+  const auto outliers = cpu::find_key_outliers(model.spec, w, model.spec.layer[index], positions);
   const Vector bias = joined_bias(model.spec, w, outliers);
   struct Place {
     const Vector* from;
@@ -313,8 +313,8 @@ bool DeviceProduct::any_float() const {
 }
 
 std::int32_t most_outliers(const Model& model, std::uint32_t layer) {
-  return static_cast<std::int32_t>(most_pairs(cpu::find_key_outliers(
-      model.spec, model.weights.layer[layer], model.spec.layer[layer], 0)));
+  return static_cast<std::int32_t>(most_pairs(
+      cpu::find_key_outliers(model.spec, model.weights.layer[layer], model.spec.layer[layer], 0)));
 }
 
 std::uint64_t product_bytes(const DeviceProduct& product) {
@@ -329,10 +329,10 @@ std::uint64_t weight_bytes(const Model& model, LayerRange layers, std::uint32_t 
   std::uint64_t bytes = matrix_bytes(model, layers);
   for (std::uint32_t i = layers.first; i < layers.last; ++i) {
     const LayerWeights& w = model.weights.layer[i];
-    for (const Vector* v : {&w.attention_norm, &w.query_bias, &w.key_bias, &w.value_bias,
-                            &w.query_norm, &w.key_norm, &w.attention_output_bias,
-                            &w.attention_post_norm, &w.feed_forward_norm,
-                            &w.feed_forward_post_norm}) {
+    for (const Vector* v :
+         {&w.attention_norm, &w.query_bias, &w.key_bias, &w.value_bias, &w.query_norm, &w.key_norm,
+          &w.attention_output_bias, &w.attention_post_norm, &w.feed_forward_norm,
+          &w.feed_forward_post_norm}) {
       bytes += v->size() * sizeof(float);
     }
     const auto outliers = cpu::find_key_outliers(model.spec, w, model.spec.layer[i], 0);

@@ -37,9 +37,9 @@ struct DeviceProduct {
 };
 
 struct DeviceLayer {
-  DeviceProduct qkv;               // query, key, value
+  DeviceProduct qkv;  // query, key, value
   DeviceProduct attention_output;
-  DeviceProduct gate_up;           // of all experts, where there are any
+  DeviceProduct gate_up;  // of all experts, where there are any
   DeviceProduct down;
   DeviceProduct router;
   // Vectors, null where the model has none.

@@ -31,7 +31,7 @@ struct GpuOptions {
   std::uint32_t positions = 0;  // positions are below this
   std::uint32_t max_rows = 256;
   std::uint32_t max_logits = 16;
-  bool graphs = true;           // passes are recorded and repeated; off to measure what that gives
+  bool graphs = true;  // passes are recorded and repeated; off to measure what that gives
   std::shared_ptr<cpu::ThreadPool> pool;  // prepares weights for upload
   const std::atomic<bool>* cancel = nullptr;
   std::function<void(double)> on_progress;  // may be empty

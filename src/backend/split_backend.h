@@ -1,5 +1,5 @@
-// Several backends, each with some of a model's layers, as one: the residual stream goes from one to
-// the next through the host.
+// Several backends, each with some of a model's layers, as one: the residual stream goes from one
+// to the next through the host.
 #pragma once
 
 #include <memory>

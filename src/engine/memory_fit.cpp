@@ -82,14 +82,14 @@ Error too_large(const PlacementRequest& request, const Placement& placement) {
   } else if (advice.empty()) {
     advice = "a smaller model or a smaller quantization is needed";
   }
-  return make_error(ErrorCode::kNoMemory,
-                    "not enough memory{}: weights {:.0f} MiB + KV cache {:.0f} MiB + work buffers "
-                    "{:.0f} MiB = {:.0f} MiB are needed, {:.0f} MiB are available; {}",
-                    over.gpu ? fmt::format(" on the GPU for {} layers",
-                                           over.layers.last - over.layers.first)
-                             : "",
-                    mib(plan.weights), mib(plan.kv_cache), mib(plan.work), mib(plan.total()),
-                    mib(plan.available), advice);
+  return make_error(
+      ErrorCode::kNoMemory,
+      "not enough memory{}: weights {:.0f} MiB + KV cache {:.0f} MiB + work buffers "
+      "{:.0f} MiB = {:.0f} MiB are needed, {:.0f} MiB are available; {}",
+      over.gpu ? fmt::format(" on the GPU for {} layers", over.layers.last - over.layers.first)
+               : "",
+      mib(plan.weights), mib(plan.kv_cache), mib(plan.work), mib(plan.total()), mib(plan.available),
+      advice);
 }
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// The device of cuda/host/runtime.h as the emulator: what is queued runs at once, block after block;
-// memory knows its bounds and what has been written.
+// The device of cuda/host/runtime.h as the emulator: what is queued runs at once, block after
+// block; memory knows its bounds and what has been written.
 #include <cstring>
 #include <utility>
 
@@ -50,8 +50,8 @@ Device::~Device() = default;
 Result<std::unique_ptr<Device>> Device::open(std::uint32_t index) {
   SLUICE_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, list_devices());
   if (index >= devices.size()) {
-    return make_error(ErrorCode::kUsage, "CUDA device {} does not exist; this machine has {}", index,
-                      devices.size());
+    return make_error(ErrorCode::kUsage, "CUDA device {} does not exist; this machine has {}",
+                      index, devices.size());
   }
   return std::unique_ptr<Device>(new Device(devices[index], std::make_unique<State>()));
 }
@@ -101,9 +101,10 @@ void Device::zero(simt::Global<std::uint8_t> to, std::size_t bytes) {
 
 Status Device::synchronize() {
   if (state_->error.empty()) return {};
-  return failed("the GPU {} failed: {}; what was written so far is kept. Start again, or use "
-                "--device cpu",
-                info_.name, state_->error);
+  return failed(
+      "the GPU {} failed: {}; what was written so far is kept. Start again, or use "
+      "--device cpu",
+      info_.name, state_->error);
 }
 
 void Device::begin_graph() {
@@ -113,8 +114,8 @@ void Device::begin_graph() {
 
 Result<Graph> Device::end_graph() {
   state_->recording = false;
-  return Graph(std::make_shared<std::vector<std::function<void()>>>(
-      std::exchange(state_->recorded, {})));
+  return Graph(
+      std::make_shared<std::vector<std::function<void()>>>(std::exchange(state_->recorded, {})));
 }
 
 void Device::run(const Graph& graph) {
