@@ -245,7 +245,7 @@ Status bench_attention(Device& device, const Options& options, double copy) {
                                   args.kv_heads = kv_heads;
                                   args.head_dim = dim;
                                   args.scale = 0.1f;
-                                  launch_attention(device, args);
+                                  launch_attention(device, args, rows * group <= 8);
                                 }
                               }));
       const double rate = static_cast<double>(layer_bytes * layers) / all;

@@ -276,7 +276,7 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
   args.window = i32(kind.window);
   args.scale = spec.attention_scale;
   args.softcap = spec.attention_softcap;
-  launch_attention(*device_, args);
+  launch_attention(*device_, args, pass.shape.narrow);
 }
 
 CudaBackend::Pending CudaBackend::queue_feed_forward(const Pass& pass, std::uint32_t layer,

@@ -104,8 +104,9 @@ void launch_rope(Device& device, const RopeArgs& args) {
         {rope_blocks(args.rows, args.heads, args.kv_heads), kRopeThreads, kRopeSharedBytes}, args);
 }
 
-void launch_attention(Device& device, const AttentionArgs& args) {
-  queue(device, &attend_chunk,
+void launch_attention(Device& device, const AttentionArgs& args, bool narrow) {
+  static_assert(kNarrowColumns == 8);
+  queue(device, narrow ? &attend_narrow_chunk : &attend_chunk,
         {attend_blocks(args.tile_count, args.kv_heads, args.chunks), kAttendThreads,
          attend_shared_bytes(args.head_dim, args.chunk_pieces)},
         args);

@@ -29,6 +29,7 @@ void launch_experts(Device& device, const ExpertArgs& args);
 void launch_expert_sum(Device& device, const ExpertSumArgs& args);
 
 void launch_rope(Device& device, const RopeArgs& args);
-void launch_attention(Device& device, const AttentionArgs& args);
+// `narrow`: no tile has more than eight columns.
+void launch_attention(Device& device, const AttentionArgs& args, bool narrow);
 
 }  // namespace sluice::cuda

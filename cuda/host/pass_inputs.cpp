@@ -55,7 +55,7 @@ std::size_t capacity(const ModelSpec& spec, std::uint32_t rows, std::uint32_t po
 
 std::strong_ordering PassShape::operator<=>(const PassShape& other) const {
   const auto key = [](const PassShape& s) {
-    return std::tie(s.rows, s.wanted, s.tiles, s.pieces, s.layers.first, s.layers.last);
+    return std::tie(s.rows, s.wanted, s.tiles, s.narrow, s.pieces, s.layers.first, s.layers.last);
   };
   return key(*this) <=> key(other);
 }
@@ -130,6 +130,7 @@ PassShape PassInputs::set(Device& device, const ModelSpec& spec, std::span<const
     for (std::int32_t column = 0; column < columns; column += kTileColumns, ++tiles) {
       const std::int32_t count = std::min(kTileColumns, columns - column);
       tile[tiles] = {first, column, count, table};
+      shape.narrow = shape.narrow && count <= 8;
       const std::int32_t begin = position[first + column / group];
       const std::int32_t end = position[first + (column + count - 1) / group];
       for (std::size_t w = 0; w < windows.size(); ++w) {

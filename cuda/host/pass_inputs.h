@@ -19,6 +19,7 @@ struct PassShape {
   std::int32_t rows = 0;
   std::int32_t wanted = 0;  // rows with logits
   std::int32_t tiles = 0;   // of attention
+  bool narrow = true;       // no tile has more than eight columns
   // Pieces of the context that a tile sees at most, by kind of layer (ModelSpec's windows, see
   // attention_windows()); rounded up, so that a shape lasts.
   std::vector<std::int32_t> pieces;
