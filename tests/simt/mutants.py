@@ -4,7 +4,8 @@
 
 Each fault replaces one piece of the kernels' source, which must be there exactly once: a kernel that changes takes
 its fault along or breaks the build. The copy gets a namespace of its own inside that of the kernels, so that it
-hides the real ones and still sees the headers that they share.
+hides the real ones and still sees the headers that they share. Its functions get names of their own too: their
+arguments are of types outside of that namespace, where a call would find the real functions as well.
 """
 
 import re
@@ -62,17 +63,23 @@ def body(text):
     return re.search(r"^namespace sluice::cuda \{\n(.*)^\}  // namespace sluice::cuda$", text, re.M | re.S).group(1)
 
 
-def main():
+def with_own_names(source):
+    names = re.findall(r"^SIMT_(?:DEVICE|ANYWHERE)\b[^(;{]*\b(\w+)\(", source, re.M)
+    return re.sub(rf"\b({'|'.join(names)})(?=[(<])", r"\1_of_copy", source)
+
+
+def write_mutants(files, faults):
+    """Writes copies of `files` to the header that the command line names."""
     folder, output = Path(sys.argv[1]), Path(sys.argv[2])
-    source = "".join(body((folder / name).read_text()) for name in FILES)
-    parts = ["// Made by tests/simt/mutants.py.\n"]
-    for name, what, old, new in FAULTS:
+    source = "".join(body((folder / name).read_text()) for name in files)
+    parts = [f"// Made by tests/simt/{Path(sys.argv[0]).name}.\n"]
+    for name, what, old, new in faults:
         if source.count(old) != 1:
-            sys.exit(f"mutants.py: fault '{name}' wants to replace what stands {source.count(old)} times in the kernels, "
+            sys.exit(f"{sys.argv[0]}: fault '{name}' wants to replace what stands {source.count(old)} times in the kernels, "
                      f"not once: {old!r}")
-        parts.append(f"namespace sluice::cuda::{name} {{\n{source.replace(old, new)}}}\n")
-    rows = "".join(f'  visit.template operator()<{name}_kernels>("{name}", "{what}");\n' for name, what, _, _ in FAULTS)
-    for name, *_ in FAULTS:
+        parts.append(f"namespace sluice::cuda::{name} {{\n{with_own_names(source.replace(old, new))}}}\n")
+    rows = "".join(f'  visit.template operator()<{name}_kernels>("{name}", "{what}");\n' for name, what, _, _ in faults)
+    for name, *_ in faults:
         parts.append(f"KERNELS_OF({name})\n")
     parts.append(f"template <class Visit>\nvoid for_each_fault(Visit visit) {{\n{rows}}}\n")
     text = "".join(parts)
@@ -80,4 +87,5 @@ def main():
         output.write_text(text)
 
 
-main()
+if __name__ == "__main__":
+    write_mutants(FILES, FAULTS)
