@@ -21,6 +21,9 @@
 //                             word i of lane (g, t) is word t of row g of matrix i
 //   load_matrices_x2(p)       the same with lanes 0-15 and two words
 //   mma_s8(c, a, b)           mma.sync m16n8k32, signed bytes, c += a * b
+//   permute_bytes(a, b, s)    byte i of the result is that of the eight bytes of a and b (a has
+//                             0-3) which hexadecimal digit i of s names; digits are below 8
+//   float_to_half(f)          bits, rounded to nearest even
 //   copy_async_16(to, p, n)   cp.async of 16 bytes to shared memory; n says how many are
 //                             read: 16, or 0, and then zeros arrive
 //   copy_async_4(to, p, n)    the same with 4 bytes
@@ -28,6 +31,7 @@
 //   wait_async<N>()           waits for all but the N latest groups of this thread. Others
 //                             may look only after a barrier that follows the wait.
 //   fma(a, b, c), half_to_float(bits), float_bits(f), float_of_bits(bits)
+//   square_root(x)            correctly rounded
 //
 // Lane numbers in fragments: g = lane / 4, t = lane % 4. Of mma_s8 (PTX ISA, "Matrix Fragments for
 // mma.m16n8k32", .s8): a word holds four consecutive k, the first in the low byte.
@@ -46,13 +50,15 @@
 #if defined(__CUDACC__)
 #define SIMT_DEVICE __device__ __forceinline__
 #define SIMT_ANYWHERE __host__ __device__ constexpr
-#define SIMT_KERNEL(threads) __global__ void __launch_bounds__(threads)
+#define SIMT_KERNEL(...) __global__ void __launch_bounds__(__VA_ARGS__)
 #define SIMT_UNROLL _Pragma("unroll")
+#define SIMT_NO_UNROLL _Pragma("unroll 1")
 #else
 #define SIMT_DEVICE inline
 #define SIMT_ANYWHERE constexpr
-#define SIMT_KERNEL(threads) inline void
+#define SIMT_KERNEL(...) inline void
 #define SIMT_UNROLL
+#define SIMT_NO_UNROLL
 #endif
 
 namespace sluice::simt {

@@ -66,6 +66,10 @@ SIMT_DEVICE std::int32_t dp4a(std::uint32_t a, std::uint32_t b, std::int32_t c) 
   return __dp4a(static_cast<int>(a), static_cast<int>(b), c);
 }
 
+SIMT_DEVICE std::uint32_t permute_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
+  return __byte_perm(a, b, selector);
+}
+
 SIMT_DEVICE std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }
@@ -147,12 +151,18 @@ SIMT_DEVICE void wait_async() {
 }
 
 SIMT_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+SIMT_DEVICE float square_root(float x) { return __fsqrt_rn(x); }
 SIMT_DEVICE std::uint32_t float_bits(float f) { return __float_as_uint(f); }
 SIMT_DEVICE float float_of_bits(std::uint32_t bits) { return __uint_as_float(bits); }
 SIMT_DEVICE float half_to_float(std::uint16_t bits) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits));
   return f;
+}
+SIMT_DEVICE std::uint16_t float_to_half(float f) {
+  std::uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f));
+  return bits;
 }
 
 }  // namespace sluice::simt

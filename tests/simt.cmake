@@ -4,6 +4,7 @@ target_link_libraries(sluice_simt PUBLIC sluice_base fmt::fmt)
 target_compile_definitions(sluice_simt PUBLIC SLUICE_SIMT_EMULATED)
 sluice_test(simt_emulator LINK sluice_simt)
 sluice_test(simt_kernels LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
+sluice_test(simt_attention LINK sluice_simt sluice_kernels_testing)
 
 # The copies with faults are made when configuring, so that clang-tidy finds them too.
 set(kernels ${CMAKE_SOURCE_DIR}/cuda/kernels)
@@ -15,6 +16,13 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
   simt/mutants.py ${kernels}/quantize.cuh ${kernels}/matvec.cuh ${kernels}/matvec_dp4a.cuh ${kernels}/matvec_mma.cuh)
 sluice_test(simt_faults LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
 target_include_directories(test_simt_faults PRIVATE ${mutants_dir})
+execute_process(COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/simt/attention_mutants.py ${kernels}
+                        ${mutants_dir}/attention_mutants.h
+                COMMAND_ERROR_IS_FATAL ANY)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+  simt/attention_mutants.py ${kernels}/rope.cuh ${kernels}/attention.cuh)
+sluice_test(simt_attention_faults LINK sluice_simt sluice_kernels_testing)
+target_include_directories(test_simt_attention_faults PRIVATE ${mutants_dir})
 
 # nvcc takes the kernels for two targets, and the hot ones spill nothing.
 add_test(NAME cuda_kernels COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/kernel_report.py

@@ -61,6 +61,12 @@ TEST_CASE("dp4a multiplies signed bytes") {
   CHECK(dp4a(0x7f80ff01u, 0x02030405u, 0) == 127 * 2 - 128 * 3 - 4 + 5);
 }
 
+TEST_CASE("permute_bytes picks bytes of two words") {
+  CHECK(permute_bytes(0x33221100u, 0x77665544u, 0x3210) == 0x33221100u);
+  CHECK(permute_bytes(0x33221100u, 0x77665544u, 0x7531) == 0x77553311u);
+  CHECK(permute_bytes(0x33221100u, 0x77665544u, 0x0406) == 0x00440066u);
+}
+
 TEST_CASE("mma and matrix loads multiply matrices as they lie in memory") {
   std::mt19937 random(5);
   std::int8_t a[16][32];

@@ -21,7 +21,7 @@ SOURCE = ROOT / "cuda" / "kernels.cu"
 FLAGS = ["-std=c++17", "-O3", "--fmad=false", "--Werror=all-warnings", "-Xcompiler=-Wall,-Wextra,-Werror"]
 
 # Kernels that run for every token: these must not spill.
-HOT = re.compile(r"matvec_|quantize_")
+HOT = re.compile(r"matvec_|quantize_|attend_|merge_|rope_")
 
 # Instructions of the machine code that are counted, by a name for the table. LDGSTS is cp.async; LDSM is ldmatrix.
 COUNTED = {

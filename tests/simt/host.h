@@ -121,6 +121,16 @@ inline std::int32_t dp4a(std::uint32_t a, std::uint32_t b, std::int32_t c) {
   return static_cast<std::int32_t>(sum);
 }
 
+inline std::uint32_t permute_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
+  const std::uint64_t bytes = std::uint64_t{b} << 32 | a;
+  std::uint32_t result = 0;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const std::uint32_t from = selector >> (4 * i) & 7;
+    result |= static_cast<std::uint32_t>(bytes >> (8 * from) & 0xff) << (8 * i);
+  }
+  return result;
+}
+
 template <class T>
 Words load_matrices_x4(Shared<T> row, const Site& site = Site::current()) {
   const auto out = Block::running().meet({.operation = WarpOperation::kLoadMatricesX4,
@@ -167,8 +177,10 @@ void wait_async(const Site& site = Site::current()) {
 }
 
 inline float fma(float a, float b, float c) { return std::fmaf(a, b, c); }
+inline float square_root(float x) { return std::sqrt(x); }
 inline std::uint32_t float_bits(float f) { return std::bit_cast<std::uint32_t>(f); }
 inline float float_of_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 inline float half_to_float(std::uint16_t bits) { return sluice::half_to_float(bits); }
+inline std::uint16_t float_to_half(float f) { return sluice::float_to_half(f); }
 
 }  // namespace sluice::simt
