@@ -58,11 +58,13 @@
 #define SIMT_ANYWHERE __host__ __device__ constexpr
 #define SIMT_KERNEL(...) __global__ void __launch_bounds__(__VA_ARGS__)
 #define SIMT_UNROLL _Pragma("unroll")
+#define SIMT_NO_UNROLL _Pragma("unroll 1")
 #else
 #define SIMT_DEVICE inline
 #define SIMT_ANYWHERE constexpr
 #define SIMT_KERNEL(...) inline void
 #define SIMT_UNROLL
+#define SIMT_NO_UNROLL
 #endif
 
 namespace sluice::simt {

@@ -187,6 +187,11 @@ SIMT_DEVICE float half_to_float(std::uint16_t bits) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits));
   return f;
 }
+SIMT_DEVICE std::uint16_t float_to_half(float f) {
+  std::uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f));
+  return bits;
+}
 
 SIMT_DEVICE std::uint16_t float_to_half(float f) {
   std::uint16_t bits;

@@ -4,8 +4,8 @@
 
 Each fault replaces one piece of the kernels' source, which must be there exactly once: a kernel that changes takes
 its fault along or breaks the build. The copy gets a namespace of its own inside that of the kernels, so that it
-hides the real ones and still sees the headers that they share; arguments are part of it, or a call would find the
-real function too, by the namespace of its arguments.
+hides the real ones and still sees the headers that they share; arguments are part of it, or its functions get names of
+their own, or a call would find the real function too, by the namespace of its arguments.
 """
 
 import re
@@ -114,16 +114,34 @@ def body(text):
     return re.search(r"^namespace sluice::cuda \{\n(.*)^\}  // namespace sluice::cuda$", text, re.M | re.S).group(1)
 
 
-def copies(folder, files, faults):
+def with_own_names(source):
+    names = re.findall(r"^SIMT_(?:DEVICE|ANYWHERE)\b[^(;{]*\b(\w+)\(", source, re.M)
+    return re.sub(rf"\b({'|'.join(names)})(?=[(<])", r"\1_of_copy", source)
+
+
+def copies(folder, files, faults, finish=lambda source: source):
     """The files once for each fault, in a namespace of its name."""
     source = "".join(body((folder / name).read_text()) for name in files)
     parts = ["// Made by tests/simt/mutants.py.\n"]
     for name, *_, old, new in faults:
         if source.count(old) != 1:
-            sys.exit(f"mutants.py: fault '{name}' wants to replace what stands {source.count(old)} times in the kernels, "
+            sys.exit(f"{sys.argv[0]}: fault '{name}' wants to replace what stands {source.count(old)} times in the kernels, "
                      f"not once: {old!r}")
-        parts.append(f"namespace sluice::cuda::{name} {{\n{source.replace(old, new)}}}\n")
+        parts.append(f"namespace sluice::cuda::{name} {{\n{finish(source.replace(old, new))}}}\n")
     return "".join(parts)
+
+
+def visitor(faults, rows):
+    """Types of the copies, and a function that visits them; `rows` is its body."""
+    types = "".join(f"KERNELS_OF({name})\n" for name, *_ in faults)
+    return f"{types}template <class Visit>\nvoid for_each_fault(Visit visit) {{\n{rows}}}\n"
+
+
+def write_mutants(files, faults):
+    """Writes copies of `files` with functions of their own names to the header that the command line names."""
+    folder, output = Path(sys.argv[1]), Path(sys.argv[2])
+    rows = "".join(f'  visit.template operator()<{name}_kernels>("{name}", "{what}");\n' for name, what, *_ in faults)
+    write(output, copies(folder, files, faults, with_own_names) + visitor(faults, rows))
 
 
 def write(output, text):
@@ -135,8 +153,7 @@ def main():
     folder, output = Path(sys.argv[1]), Path(sys.argv[2])
     rows = "".join(f'  visit.template operator()<{name}_kernels, sluice::simt::Check::k{check}>("{name}", "{what}");\n'
                    for name, check, what, *_ in FAULTS)
-    types = "".join(f"KERNELS_OF({name})\n" for name, *_ in FAULTS)
-    write(output, f"{copies(folder, FILES, FAULTS)}{types}template <class Visit>\nvoid for_each_fault(Visit visit) {{\n{rows}}}\n")
+    write(output, copies(folder, FILES, FAULTS) + visitor(FAULTS, rows))
 
 
 if __name__ == "__main__":
