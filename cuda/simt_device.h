@@ -193,10 +193,4 @@ SIMT_DEVICE std::uint16_t float_to_half(float f) {
   return bits;
 }
 
-SIMT_DEVICE std::uint16_t float_to_half(float f) {
-  std::uint16_t bits;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f));
-  return bits;
-}
-
 }  // namespace sluice::simt

@@ -765,8 +765,11 @@ class Tokenize(WithModel):
     def test_faults(self):
         self.check_code(sluice("tokenize", "-m", STORIES, "--json", stdin=b'["a", 5]'), 3)
         broken = sluice("tokenize", "-m", STORIES, "--json", stdin=b'["a", ')
-        self.check_code(broken, 0)
-        self.assertIn(b"no valid JSON array", broken.stderr)
+        self.check_code(broken, 3)
+        self.assertIn(b"no valid JSON", broken.stderr)
+        not_utf8 = sluice("tokenize", "-m", STORIES, stdin=b"caf\xe9 x")
+        self.check_code(not_utf8, 0)
+        self.assertIn(b"the text is not UTF-8 throughout: 1 byte is read as U+FFFD", not_utf8.stderr)
 
     def test_pieces_are_escaped(self):
         done = sluice("tokenize", "-m", STORIES, stdin=b"a\x1b[2J\n\0\xff")

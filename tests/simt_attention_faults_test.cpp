@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cuda/kernels/attention.cuh"
+#include "cuda/kernels/attention_merge.cuh"
 #include "cuda/kernels/rope.cuh"
 #include "tests/simt/attention_problem.h"
 #include "tests/simt/rope_problem.h"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/kernels/attention.cuh"
+#include "cuda/kernels/attention_merge.cuh"
 #include "cuda/kernels/rope.cuh"
 #include "tests/sanitized.h"
 #include "tests/simt/attention_problem.h"

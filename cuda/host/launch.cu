@@ -5,6 +5,7 @@
 #include "cuda/host/queue.h"
 #include "cuda/kernels/activate.cuh"
 #include "cuda/kernels/attention.cuh"
+#include "cuda/kernels/attention_merge.cuh"
 #include "cuda/kernels/experts.cuh"
 #include "cuda/kernels/gemm.cuh"
 #include "cuda/kernels/matvec_dp4a.cuh"

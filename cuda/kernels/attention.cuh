@@ -1,6 +1,6 @@
-// Attention over the int8 cache (cuda/kv_pages.h) by integer tensor cores, and the merge of its
-// parts. A tile is up to 16 query heads (columns) that see one sequence through one KV head, see
-// AttentionTile; tokens come in pieces of 256, which are 8 pages of 32.
+// Attention over the int8 cache (cuda/kv_pages.h) by integer tensor cores. A tile is up to 16 query
+// heads (columns) that see one sequence through one KV head, see AttentionTile; tokens come in
+// pieces of 256, which are 8 pages of 32.
 //
 // attend_chunk: a block of threads has a tile, a KV head and a chunk of pieces, in the order of
 // partial_out; warp w has page w of each piece. Of 16 columns by 32 tokens lane (g, t) has, as a
@@ -44,32 +44,23 @@
 //   out            [groups][16 columns][32] float, the chunk's result so far, in the stage's order;
 //                  absent where a chunk is one piece
 //
-// merge_chunks: four values of a row a lane.
+// Partial results are merged by attention_merge.cuh.
 #pragma once
 
-#include "cuda/arguments.h"
-#include "cuda/kernels/math.cuh"
-#include "cuda/kernels/quantize.cuh"
-#include "cuda/kv_pages.h"
+#include "cuda/kernels/attention_parts.cuh"
 
 namespace sluice::cuda {
 
-inline constexpr std::int32_t kTileColumns = 16;
 inline constexpr std::int32_t kNarrowColumns = 8;  // the most of a tile in attend_narrow_chunk
 inline constexpr std::int32_t kPiecePages = kPieceTokens / kPageTokens;
 inline constexpr std::int32_t kAttendThreads = 32 * kPiecePages;
 // Blocks of threads that a multiprocessor holds at a time, for which the compiler saves registers.
 inline constexpr std::int32_t kAttendBlocks = 3;
-inline constexpr std::int32_t kMergeThreads = kQuantizeThreads;
 
-// The grids.
+// The grid.
 SIMT_ANYWHERE std::int32_t attend_blocks(std::int32_t tiles, std::int32_t kv_heads,
                                          std::int32_t chunks) {
   return tiles * kv_heads * chunks;
-}
-SIMT_ANYWHERE std::int32_t merge_blocks(std::int32_t rows, std::int32_t heads,
-                                        std::int32_t head_dim) {
-  return rows * quantize_row_blocks(heads * head_dim);
 }
 
 // Offsets in shared memory of attend_chunk, see above.
@@ -99,42 +90,14 @@ SIMT_ANYWHERE std::int32_t attend_shared_bytes(std::int32_t head_dim, std::int32
 }
 static_assert(attend_shared_bytes(kMaxHeadDim, 2) <= 48 * 1024);
 
-// -- Who sees what -------------------------------------------------------------------------------
-
-// Positions that a row sees.
-struct Sight {
-  std::int32_t first;
-  std::int32_t last;
-};
-
-SIMT_DEVICE Sight sight_of(const AttentionArgs& args, std::int32_t row) {
-  const std::int32_t last = simt::load(args.position + row);
-  const bool cut = args.window > 0 && last >= args.window;
-  return {cut ? last - args.window + 1 : 0, last};
-}
+// -- The tile
+// --------------------------------------------------------------------------------------
 
 // The tile of this block of attend_chunk.
 SIMT_DEVICE AttentionTile block_tile(const AttentionArgs& args) {
   const auto block = static_cast<std::int32_t>(simt::block_index());
   return simt::load(args.tiles + block / args.chunks / args.kv_heads);
 }
-// The row of the pass that a tile's column belongs to.
-SIMT_DEVICE std::int32_t column_row(const AttentionArgs& args, const AttentionTile& tile,
-                                    std::int32_t column) {
-  return tile.first_row + (tile.column + column) / (args.heads / args.kv_heads);
-}
-// Row and head of a column in one number, row * heads + head.
-SIMT_DEVICE std::int64_t column_query(const AttentionArgs& args, const AttentionTile& tile,
-                                      std::int32_t kv_head, std::int32_t column) {
-  const std::int32_t group = args.heads / args.kv_heads;
-  return std::int64_t{column_row(args, tile, column)} * args.heads + kv_head * group +
-         (tile.column + column) % group;
-}
-// The piece that chunk 0 of a tile begins with.
-SIMT_DEVICE std::int32_t first_piece(const AttentionArgs& args, const AttentionTile& tile) {
-  return sight_of(args, column_row(args, tile, 0)).first / kPieceTokens;
-}
-
 // What a block of threads keeps of its tile in shared memory.
 struct TileView {
   Sight sight;  // of all columns together
@@ -166,27 +129,6 @@ SIMT_DEVICE TileView load_tile() {
           number(high.word[1]),
           number(high.word[2]),
           simt::float_of_bits(high.word[3])};
-}
-
-// -- The state of a softmax ----------------------------------------------------------------------
-
-// What outputs are multiplied by when two parts become one.
-struct MergeFactors {
-  float old_part;
-  float new_part;
-};
-
-// Merges the maximum of a further part into that of a state; sums and outputs follow with the
-// factors. The operations are the CPU's (generic_attention.cpp). A part with nothing but NaNs or
-// infinities in it makes the factors NaN, and a sum that is NaN stays so.
-SIMT_DEVICE MergeFactors merge_maximum(float& maximum, float part) {
-  const float larger = maximum > part ? maximum : part;
-  const MergeFactors factors = {exp_of(maximum - larger), exp_of(part - larger)};
-  maximum = larger;
-  return factors;
-}
-SIMT_DEVICE float merge_value(float old_value, float value, const MergeFactors& factors) {
-  return simt::fma(value, factors.new_part, old_value * factors.old_part);
 }
 
 // -- Pages ---------------------------------------------------------------------------------------
@@ -772,115 +714,6 @@ SIMT_KERNEL(kAttendThreads, kAttendBlocks) attend_chunk(AttentionArgs args) {
 SIMT_KERNEL(kAttendThreads, kAttendBlocks) attend_narrow_chunk(AttentionArgs args) {
   simt::wait_for_previous();
   attend_pieces<1>(args);
-}
-
-// -- The merge -----------------------------------------------------------------------------------
-
-// Chunks whose loads are under way together.
-inline constexpr int kMergeBatch = 8;
-
-// What a chunk says about some neighbouring values of a column.
-template <int kCount>
-struct ChunkShare {
-  float maximum;
-  float sum;
-  float values[kCount];
-};
-
-// `slot` counts columns of all partial results.
-template <int kCount>
-SIMT_DEVICE ChunkShare<kCount> load_chunk(const AttentionArgs& args, std::int64_t slot,
-                                          std::int32_t dim) {
-  ChunkShare<kCount> share;
-  share.maximum = simt::load(args.partial_state + 2 * slot);
-  share.sum = simt::load(args.partial_state + (2 * slot + 1));
-  const simt::Global<const float> out =
-      args.partial_out + (slot * (32 * page_groups(args.head_dim)) + dim);
-  if constexpr (kCount == 4) {
-    const simt::Words words = simt::load_words(out);
-    SIMT_UNROLL
-    for (int i = 0; i < 4; ++i) share.values[i] = simt::float_of_bits(words.word[i]);
-  } else {
-    SIMT_UNROLL
-    for (int i = 0; i < kCount; ++i) share.values[i] = simt::load(out + i);
-  }
-  return share;
-}
-
-// `kCount` neighbouring values of a row, all of one head: its chunks one by one, from the initial
-// state, then divided by the sum.
-template <int kCount>
-SIMT_DEVICE void merge_values(const AttentionArgs& args, std::int32_t row, std::int32_t col,
-                              float* values) {
-  const std::int32_t head = col / args.head_dim;
-  const std::int32_t dim = col % args.head_dim;
-  const std::int32_t group = args.heads / args.kv_heads;
-  const AttentionRow place = simt::load(args.row + row);
-  const std::int32_t column = place.column + head % group;
-  const std::int32_t tile = place.tile + column / kTileColumns;
-  const Sight sight = sight_of(args, row);
-  const std::int32_t start = first_piece(args, simt::load(args.tiles + tile));
-  const std::int32_t first = (sight.first / kPieceTokens - start) / args.chunk_pieces;
-  const std::int32_t last = (sight.last / kPieceTokens - start) / args.chunk_pieces;
-  const std::int64_t block = (std::int64_t{tile} * args.kv_heads + head / group) * args.chunks;
-
-  float maximum = simt::float_of_bits(0xff800000u);  // -infinity
-  float sum = 0.0f;
-  SIMT_UNROLL
-  for (int i = 0; i < kCount; ++i) values[i] = 0.0f;
-  for (std::int32_t chunk = first; chunk <= last; chunk += kMergeBatch) {
-    ChunkShare<kCount> shares[kMergeBatch];
-    SIMT_UNROLL
-    for (int i = 0; i < kMergeBatch; ++i) {
-      const std::int64_t at = (block + chunk + i) * kTileColumns + column % kTileColumns;
-      if (chunk + i <= last) shares[i] = load_chunk<kCount>(args, at, dim);
-    }
-    SIMT_UNROLL
-    for (int i = 0; i < kMergeBatch; ++i) {
-      if (chunk + i > last) continue;
-      const MergeFactors factors = merge_maximum(maximum, shares[i].maximum);
-      sum = merge_value(sum, shares[i].sum, factors);
-      SIMT_UNROLL
-      for (int k = 0; k < kCount; ++k) {
-        values[k] = merge_value(values[k], shares[i].values[k], factors);
-      }
-    }
-  }
-  const float inverse = 1.0f / sum;
-  SIMT_UNROLL
-  for (int i = 0; i < kCount; ++i) values[i] *= inverse;
-}
-
-SIMT_KERNEL(kMergeThreads) merge_chunks(AttentionArgs args) {
-  simt::wait_for_previous();
-  const std::int32_t cols = args.heads * args.head_dim;
-  const auto blocks = static_cast<std::uint32_t>(quantize_row_blocks(cols));
-  const auto row = static_cast<std::int32_t>(simt::block_index() / blocks);
-  const auto step = static_cast<std::int32_t>(simt::block_index() % blocks);
-  const std::int32_t col =
-      4 * (step * kMergeThreads + static_cast<std::int32_t>(simt::thread_index()));
-  const std::int64_t at = std::int64_t{row} * cols + col;
-  simt::Words words = {};
-  if (args.head_dim % 4 == 0) {
-    if (col < cols) {
-      float values[4];
-      merge_values<4>(args, row, col, values);
-      SIMT_UNROLL
-      for (int i = 0; i < 4; ++i) words.word[i] = simt::float_bits(values[i]);
-      if (!simt::is_null(args.out)) simt::store_words(args.out + at, words);
-    }
-  } else {  // four neighbours may belong to two heads
-    SIMT_NO_UNROLL
-    for (std::int32_t i = 0; i < 4; ++i) {
-      float value = 0.0f;
-      if (col + i < cols) {
-        merge_values<1>(args, row, col + i, &value);
-        if (!simt::is_null(args.out)) simt::store(args.out + (at + i), value);
-      }
-      words = {{words.word[1], words.word[2], words.word[3], simt::float_bits(value)}};
-    }
-  }
-  if (!simt::is_null(args.quantized.q)) quantize_four(words, col < cols, at, args.quantized);
 }
 
 }  // namespace sluice::cuda

@@ -133,10 +133,6 @@ Result<Placement> place(const PlacementRequest& request) {
       return make_error(ErrorCode::kUsage,
                         "a GPU was asked for, and this program was built without a GPU backend");
     }
-    if (choice.gpu_layers) {
-      placement.notes.push_back(
-          "--gpu-layers: this build has no GPU backend; all layers run on the CPU");
-    }
     return on_cpu();
   }
   const Result<std::vector<GpuInfo>> devices = request.gpu->devices();

@@ -142,6 +142,9 @@ Result<std::string> ModelFlags::path(Console& console) const {
 }
 
 EngineOptions ModelFlags::engine_options(Console& console, Progress& progress) const {
+  if (cuda::platform() == nullptr && device_.gpu_layers.value_or(0) > 0) {
+    console.warning("--gpu-layers: this build has no GPU backend; all layers run on the CPU");
+  }
   EngineOptions options;
   options.gpu = cuda::platform();
   options.device = device_;

@@ -5,7 +5,7 @@
 
 from mutants import write_mutants
 
-FILES = ["rope.cuh", "attention.cuh"]
+FILES = ["rope.cuh", "attention_parts.cuh", "attention.cuh", "attention_merge.cuh"]
 
 # (name, what is wrong, source, replacement)
 FAULTS = [

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cuda/kernels/attention.cuh"
+#include "cuda/kernels/attention_merge.cuh"
 #include "src/backend/cpu/generic.h"
 #include "src/backend/cpu/kv_layout.h"
 #include "src/backend/cpu/math.h"
