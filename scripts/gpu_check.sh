@@ -4,16 +4,18 @@
 #   scripts/gpu_check.sh             builds for the present GPU; its logits must be those of the emulator, bit for bit, and near
 #                                    the CPU's; then the tables of tools/gpu_bench.cpp
 #   scripts/gpu_check.sh --dry-run   everything but the GPU: builds, and runs the same programs on the emulator
+#   scripts/gpu_check.sh --dry-run --quick   the same without building the whole program a second time, for the tests
 #
 # Needs nvcc (PATH, CUDA_PATH, CUDA_HOME or /usr/local/cuda). Output also goes to build/gpu_check.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-dry=no
-case "${1:-}" in
+dry=no quick=no
+case "$*" in
   "") ;;
   --dry-run) dry=yes ;;
-  *) echo "usage: scripts/gpu_check.sh [--dry-run]" >&2; exit 2 ;;
+  "--dry-run --quick") dry=yes quick=yes ;;
+  *) echo "usage: scripts/gpu_check.sh [--dry-run [--quick]]" >&2; exit 2 ;;
 esac
 
 target=90
@@ -31,18 +33,34 @@ exec > >(tee build/gpu_check.txt) 2>&1
 started=$SECONDS
 step() { echo "== $1 ($((SECONDS - started)) s)"; }
 
+build() {  # PRESET TARGET...
+  cmake --build --preset "$1" -j "$(nproc)" --target "${@:2}" >> build/gpu_check_build.log ||
+    { tail -n 30 build/gpu_check_build.log; exit 1; }
+}
 step "build for sm_$target"
 cmake --preset cuda -DSLUICE_CUDA_TARGETS="$target-real" -DSLUICE_BENCHMARKS=OFF > build/gpu_check_build.log
-cmake --build --preset cuda -j "$(nproc)" --target sluice gpu_digest gpu_digest_emulated gpu_bench gpu_bench_emulated \
-  test_cuda_device >> build/gpu_check_build.log || { tail -n 30 build/gpu_check_build.log; exit 1; }
+build cuda sluice_gpu
+if [ $dry = yes ]; then
+  [ -f build/release/build.ninja ] || cmake --preset release >> build/gpu_check_build.log
+  build release gpu_digest_emulated gpu_bench_emulated
+  emulated=build/release/tests
+else
+  build cuda sluice gpu_digest gpu_digest_emulated gpu_bench test_cuda_device
+  emulated=build/cuda/tests
+fi
 bin=build/cuda
 
 if [ $dry = yes ]; then
   step "emulated models and passes"
-  $bin/tests/gpu_digest_emulated --quick
+  $emulated/gpu_digest_emulated --quick
   step "emulated tables (the figures mean nothing)"
-  $bin/tests/gpu_bench_emulated --quick
+  $emulated/gpu_bench_emulated --quick
+  if [ $quick = yes ]; then
+    step "done"
+    exit 0
+  fi
   step "the program without a GPU"
+  build cuda sluice
   text=$($bin/sluice run --device auto --temp 0 -n 5 -p "A fox" 2> build/gpu_check_auto.txt)
   cat build/gpu_check_auto.txt
   [ -n "$text" ]
@@ -56,7 +74,7 @@ if [ $dry = yes ]; then
 fi
 
 step "bits: emulator and device"
-$bin/tests/gpu_digest_emulated > build/gpu_digest_emulated.txt &
+$emulated/gpu_digest_emulated > build/gpu_digest_emulated.txt &
 $bin/tools/gpu_digest > build/gpu_digest.txt
 wait $!
 cat build/gpu_digest.txt

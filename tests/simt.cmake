@@ -1,10 +1,10 @@
-# GPU code without a GPU: the emulator, the kernels in it, and seeded faults. None of it needs CUDA. With sanitizers, the
-# emulator and one family of kernels; its own checks are stricter than theirs.
+# GPU code without a GPU: the emulator, the kernels in it, and seeded faults. None of it needs CUDA. Of it, only
+# the emulator runs with sanitizers; its own checks of the kernels are stricter than theirs.
 add_library(sluice_simt STATIC simt/block.cpp simt/fiber.cpp simt/memory.cpp simt/shared_memory.cpp simt/warp.cpp)
 target_link_libraries(sluice_simt PUBLIC sluice_base fmt::fmt)
 target_compile_definitions(sluice_simt PUBLIC SLUICE_SIMT_EMULATED)
 sluice_test(simt_emulator LINK sluice_simt)
-sluice_test(simt_kernels LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
+sluice_test(simt_kernels PLAIN LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
 sluice_test(simt_attention PLAIN LINK sluice_simt sluice_kernels_testing)
 sluice_test(simt_gemm PLAIN LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
 sluice_test(simt_rows PLAIN LINK sluice_simt sluice_kernels_testing)
@@ -46,7 +46,7 @@ endforeach()
 file(GLOB kernel_files ${kernels}/*.cuh)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
   simt/mutants.py simt/row_mutants.py simt/attention_mutants.py ${kernels}/../arguments.h ${kernel_files})
-sluice_test(simt_faults LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
+sluice_test(simt_faults PLAIN LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
 target_include_directories(test_simt_faults PRIVATE ${mutants_dir})
 sluice_test(simt_attention_faults PLAIN LINK sluice_simt sluice_kernels_testing)
 target_include_directories(test_simt_attention_faults PRIVATE ${mutants_dir})
@@ -58,3 +58,7 @@ set_source_files_properties(${mutants_dir}/row_mutants.cpp PROPERTIES COMPILE_OP
 add_test(NAME cuda_kernels COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/kernel_report.py
                                    --nvcc ${SLUICE_NVCC} --targets 75,90)
 set_tests_properties(cuda_kernels PROPERTIES TIMEOUT 600 LABELS not_sanitized SKIP_RETURN_CODE 77)
+if(SLUICE_NVCC)  # the check for GPU machines, without the GPU
+  add_test(NAME gpu_check_dry_run COMMAND ${CMAKE_SOURCE_DIR}/scripts/gpu_check.sh --dry-run --quick)
+  set_tests_properties(gpu_check_dry_run PROPERTIES TIMEOUT 600 LABELS not_sanitized RUN_SERIAL ON)
+endif()
