@@ -74,9 +74,16 @@ if [ $dry = yes ]; then
 fi
 
 step "bits: emulator and device"
-$emulated/gpu_digest_emulated > build/gpu_digest_emulated.txt &
+parts=$(nproc)
+jobs=()
+for ((k = 0; k < parts; ++k)); do
+  $emulated/gpu_digest_emulated --part "$k/$parts" > "build/gpu_digest_emulated_$k.txt" &
+  jobs+=($!)
+done
 $bin/tools/gpu_digest > build/gpu_digest.txt
-wait $!
+for job in "${jobs[@]}"; do wait "$job"; done
+sort -n build/gpu_digest_emulated_*.txt > build/gpu_digest_emulated.txt
+rm build/gpu_digest_emulated_*.txt
 cat build/gpu_digest.txt
 diff build/gpu_digest_emulated.txt build/gpu_digest.txt && echo "equal to the bit"
 step "logits against the CPU backend"

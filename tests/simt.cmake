@@ -4,10 +4,10 @@ add_library(sluice_simt STATIC simt/block.cpp simt/fiber.cpp simt/memory.cpp sim
 target_link_libraries(sluice_simt PUBLIC sluice_base fmt::fmt)
 target_compile_definitions(sluice_simt PUBLIC SLUICE_SIMT_EMULATED)
 sluice_test(simt_emulator LINK sluice_simt)
-sluice_test(simt_kernels PLAIN LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
-sluice_test(simt_attention PLAIN LINK sluice_simt sluice_kernels_testing)
-sluice_test(simt_gemm PLAIN LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
-sluice_test(simt_rows PLAIN LINK sluice_simt sluice_kernels_testing)
+sluice_test(simt_kernels PLAIN OPTIMISED LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
+sluice_test(simt_attention PLAIN OPTIMISED LINK sluice_simt sluice_kernels_testing)
+sluice_test(simt_gemm PLAIN OPTIMISED LINK sluice_simt sluice_cuda_pack sluice_kernels_testing)
+sluice_test(simt_rows PLAIN OPTIMISED LINK sluice_simt sluice_kernels_testing)
 
 # The whole backend in it: the same host code and launches as for a real GPU.
 add_library(sluice_emulated_gpu STATIC simt/launch_emulated.cpp simt/runtime_emulated.cpp ${SLUICE_CUDA_HOST_SOURCES})
@@ -52,7 +52,7 @@ sluice_test(simt_attention_faults PLAIN LINK sluice_simt sluice_kernels_testing)
 target_include_directories(test_simt_attention_faults PRIVATE ${mutants_dir})
 sluice_test(simt_rows_faults PLAIN LINK sluice_simt sluice_kernels_testing)
 target_sources(test_simt_rows_faults PRIVATE ${mutants_dir}/row_mutants.cpp)
-set_source_files_properties(${mutants_dir}/row_mutants.cpp PROPERTIES COMPILE_OPTIONS -O0)  # a third of the time
+set_source_files_properties(${mutants_dir}/row_mutants.cpp PROPERTIES COMPILE_OPTIONS -O0)
 
 # nvcc takes the kernels for two targets, and the hot ones spill nothing.
 add_test(NAME cuda_kernels COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/kernel_report.py

@@ -1,5 +1,7 @@
 // Prints a checksum of the logits' bits for many small models and passes on the first GPU. Built
 // twice, for the GPU and for the emulator: their outputs must be the same text.
+//
+//   gpu_digest [--quick] [--part K/N]     --part: only every N-th case, from the K-th, K < N
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -119,7 +121,7 @@ Result<std::uint32_t> digest(const Case& one, const std::string& path) {
   return crc;
 }
 
-int run(bool quick) {
+int run(bool quick, std::size_t part, std::size_t parts) {
   if (cuda::platform() == nullptr) {
     std::fputs("gpu_digest: built without CUDA\n", stderr);
     return 1;
@@ -127,9 +129,11 @@ int run(bool quick) {
   const std::string path = std::filesystem::temp_directory_path() /
                            fmt::format("gpu_digest_{}.gguf", std::random_device()());
   int failures = 0;
-  for (const Case& one : cases(quick)) {
+  const std::vector<Case> all = cases(quick);
+  for (std::size_t i = part; i < all.size(); i += parts) {
+    const Case& one = all[i];
     const auto crc = digest(one, path);
-    fmt::print("{:<10} {:<8} {}\n", one.shape.arch, block_type_info(one.shape.type).name,
+    fmt::print("{:>2} {:<10} {:<8} {}\n", i, one.shape.arch, block_type_info(one.shape.type).name,
                crc.ok() ? fmt::format("{:08x}", *crc) : crc.error().message);
     std::fflush(stdout);
     failures += crc.ok() ? 0 : 1;
@@ -142,10 +146,18 @@ int run(bool quick) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  const bool quick = argc > 1 && std::string(argv[1]) == "--quick";
-  if (argc > (quick ? 2 : 1)) {
-    std::fputs("usage: gpu_digest [--quick]\n", stderr);
-    return 2;
+  bool quick = false;
+  std::size_t part = 0, parts = 1;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg == "--quick") {
+      quick = true;
+    } else if (arg == "--part" && i + 1 < argc &&
+               std::sscanf(argv[++i], "%zu/%zu", &part, &parts) == 2 && part < parts) {
+    } else {
+      std::fputs("usage: gpu_digest [--quick] [--part K/N]\n", stderr);
+      return 2;
+    }
   }
-  return sluice::run(quick);
+  return sluice::run(quick, part, parts);
 }

@@ -97,7 +97,7 @@ MemoryPlan CudaBackend::plan_memory(const Model& model, const GpuOptions& option
   const ModelSpec& spec = model.spec;
   const std::uint64_t layers = options.layers.last - options.layers.first;
   MemoryPlan plan;
-  plan.weights = weight_bytes(model, options.layers, options.positions) + layers * 4 * kGranule;
+  plan.weights = weight_bytes(model, options.layers, options.positions);
   plan.kv_cache = std::min(
       checked_mul(cache_layer_bytes(spec, options.kv_blocks), layers).value_or(kTooManyBytes),
       kTooManyBytes);
@@ -106,6 +106,7 @@ MemoryPlan CudaBackend::plan_memory(const Model& model, const GpuOptions& option
     outliers = std::max(outliers, most_outliers(model, i));
   }
   for (const Size& size : work_sizes(spec, options, outliers)) plan.work += size.bytes;
+  plan.work += layers * 4 * kGranule;  // what rounding up takes, at most
   plan.work += PassInputs::bytes_needed(spec, options.max_rows, options.positions);
   return plan;
 }

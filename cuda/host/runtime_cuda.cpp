@@ -20,6 +20,8 @@ struct Device::State {
     error = result;
     doing = what;
   }
+  // Work goes to the calling thread's current device, which another Device may have changed.
+  void make_current() { note(cudaSetDevice(index), "choosing the device"); }
 };
 
 namespace {
@@ -131,26 +133,31 @@ Result<HostMemory> Device::allocate_host(const std::string& what, std::size_t by
 }
 
 void Device::upload(simt::Global<std::uint8_t> to, const void* from, std::size_t bytes) {
+  state_->make_current();
   state_->note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state_->stream),
                "a copy to the GPU");
 }
 
 void Device::download(void* to, simt::Global<const std::uint8_t> from, std::size_t bytes) {
+  state_->make_current();
   state_->note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, state_->stream),
                "a copy from the GPU");
 }
 
 void Device::copy(simt::Global<std::uint8_t> to, simt::Global<const std::uint8_t> from,
                   std::size_t bytes) {
+  state_->make_current();
   state_->note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_->stream),
                "a copy within the GPU");
 }
 
 void Device::zero(simt::Global<std::uint8_t> to, std::size_t bytes) {
+  state_->make_current();
   state_->note(cudaMemsetAsync(to, 0, bytes, state_->stream), "clearing memory");
 }
 
 Status Device::synchronize() {
+  state_->make_current();
   state_->note(cudaStreamSynchronize(state_->stream), "a pass");
   if (state_->error == cudaSuccess) return {};
   return failed(
@@ -160,6 +167,7 @@ Status Device::synchronize() {
 }
 
 void Device::begin_graph() {
+  state_->make_current();
   state_->note(cudaStreamBeginCapture(state_->stream, cudaStreamCaptureModeThreadLocal),
                "recording a graph");
 }
@@ -177,6 +185,7 @@ Result<Graph> Device::end_graph() {
 }
 
 void Device::run(const Graph& graph) {
+  state_->make_current();
   state_->note(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph.handle()), state_->stream),
                "launching a graph");
 }
@@ -188,6 +197,7 @@ void queue_kernel(Device& device, const void* kernel, const LaunchShape& shape, 
     state.note(cudaErrorInvalidConfiguration, "a grid beyond the limit");
     return;
   }
+  state.make_current();
   if (shape.shared_bytes > kUnaskedShared) {
     state.note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     shape.shared_bytes),
