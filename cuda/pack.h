@@ -4,15 +4,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
+#include "cuda/weight_tiles.h"
 #include "src/quant/block_type.h"
 
 namespace sluice::cuda {
 
+// The layout of a type: each type of quantized weights has one, F32, F16 and BF16 have none.
+std::optional<TileKind> tile_kind(BlockType type);
+
 // Whether there is a layout, and so kernels, for a type.
 bool has_tiles(BlockType type);
 
-// Bytes of a packed matrix. `type` has tiles; cols is a multiple of 32.
+// Bytes of a packed matrix, a multiple of 16. `type` has tiles; cols is a multiple of its blocks'.
 std::size_t packed_bytes(BlockType type, std::uint32_t rows, std::uint32_t cols);
 
 // Tiles of 32 rows that a matrix has, the last one possibly padded.

@@ -14,13 +14,20 @@
 //   load_words(p)             16 bytes at a multiple of 16 as four 32-bit words
 //   store_words(p, w)         the reverse
 //   block_index(), thread_index(), lane(), warp()
+//   wait_for_previous()       a kernel may begin while the one before it in the queue still
+//                             runs (programmatic dependent launch); until this has returned it
+//                             may only read what no kernel writes. Lets the next one begin.
 //   sync_threads(), sync_warp(mask)
 //   shuffle_xor(mask, v, lanes), shuffle(mask, v, lane), ballot(mask, condition)
 //   dp4a(a, b, c)             c + the four products of signed bytes
+//   byte_permute(a, b, s)     byte i is number n of the eight bytes of a (0-3) and b (4-7), where
+//                             n is the low three bits of nibble i of s; if the nibble's fourth
+//                             bit is set, that byte's sign eight times (PTX ISA, prmt)
 //   load_matrices_x4(p)       ldmatrix: lane L names row L % 8 (16 bytes) of matrix L / 8;
 //                             word i of lane (g, t) is word t of row g of matrix i
 //   load_matrices_x2(p)       the same with lanes 0-15 and two words
 //   mma_s8(c, a, b)           mma.sync m16n8k32, signed bytes, c += a * b
+//   mma_s8_k16(c, a, b)       mma.sync m16n8k16: the same with a[0], a[1] and b[0] alone
 //   copy_async_16(to, p, n)   cp.async of 16 bytes to shared memory; n says how many are
 //                             read: 16, or 0, and then zeros arrive
 //   copy_async_4(to, p, n)    the same with 4 bytes
@@ -28,6 +35,7 @@
 //   wait_async<N>()           waits for all but the N latest groups of this thread. Others
 //                             may look only after a barrier that follows the wait.
 //   fma(a, b, c), half_to_float(bits), float_bits(f), float_of_bits(bits)
+//   float_to_half(f)          bits, rounded to nearest even
 //   square_root(x)            correctly rounded
 //
 // Lane numbers in fragments: g = lane / 4, t = lane % 4. Of mma_s8 (PTX ISA, "Matrix Fragments for
@@ -44,16 +52,19 @@
 
 #include <cstdint>
 
+// SIMT_KERNEL(threads of a block) or SIMT_KERNEL(threads, blocks on a multiprocessor at least).
 #if defined(__CUDACC__)
 #define SIMT_DEVICE __device__ __forceinline__
 #define SIMT_ANYWHERE __host__ __device__ constexpr
-#define SIMT_KERNEL(threads) __global__ void __launch_bounds__(threads)
+#define SIMT_KERNEL(...) __global__ void __launch_bounds__(__VA_ARGS__)
 #define SIMT_UNROLL _Pragma("unroll")
+#define SIMT_NO_UNROLL _Pragma("unroll 1")
 #else
 #define SIMT_DEVICE inline
 #define SIMT_ANYWHERE constexpr
-#define SIMT_KERNEL(threads) inline void
+#define SIMT_KERNEL(...) inline void
 #define SIMT_UNROLL
+#define SIMT_NO_UNROLL
 #endif
 
 namespace sluice::simt {

@@ -49,6 +49,14 @@ SIMT_DEVICE std::uint32_t thread_index() { return threadIdx.x; }
 SIMT_DEVICE std::uint32_t lane() { return threadIdx.x % 32; }
 SIMT_DEVICE std::uint32_t warp() { return threadIdx.x / 32; }
 
+// "Parallel Synchronization and Communication Instructions: griddepcontrol" (sm_90 and up).
+SIMT_DEVICE void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 SIMT_DEVICE void sync_threads() { __syncthreads(); }
 SIMT_DEVICE void sync_warp(std::uint32_t mask = kAllLanes) { __syncwarp(mask); }
 SIMT_DEVICE std::uint32_t shuffle_xor(std::uint32_t mask, std::uint32_t value,
@@ -64,6 +72,13 @@ SIMT_DEVICE std::uint32_t ballot(std::uint32_t mask, bool condition) {
 
 SIMT_DEVICE std::int32_t dp4a(std::uint32_t a, std::uint32_t b, std::int32_t c) {
   return __dp4a(static_cast<int>(a), static_cast<int>(b), c);
+}
+
+// "Data Movement and Conversion Instructions: prmt", in its default mode.
+SIMT_DEVICE std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
+  std::uint32_t d;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(selector));
+  return d;
 }
 
 SIMT_DEVICE std::uint32_t shared_address(const void* p) {
@@ -112,6 +127,23 @@ SIMT_DEVICE void mma_s8(std::int32_t (&c)[4], const std::uint32_t (&a)[4],
 #endif
 }
 
+// "Matrix Fragments for mma.m16n8k16 with integer type".
+SIMT_DEVICE void mma_s8_k16(std::int32_t (&c)[4], const std::uint32_t (&a)[2], std::uint32_t b) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+      "{%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b));
+#else
+  for (int half = 0; half < 2; ++half) {
+    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                 : "+r"(c[2 * half]), "+r"(c[2 * half + 1])
+                 : "r"(a[half]), "r"(b));
+  }
+#endif
+}
+
 // "Data Movement and Conversion Instructions: cp.async". sm_75 has no asynchronous copy: there the
 // thread copies at once, and waiting has nothing to do.
 template <class T, class U>
@@ -154,6 +186,17 @@ SIMT_DEVICE float half_to_float(std::uint16_t bits) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits));
   return f;
+}
+SIMT_DEVICE std::uint16_t float_to_half(float f) {
+  std::uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f));
+  return bits;
+}
+
+SIMT_DEVICE std::uint16_t float_to_half(float f) {
+  std::uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f));
+  return bits;
 }
 
 }  // namespace sluice::simt

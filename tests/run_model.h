@@ -1,4 +1,4 @@
-// A model run for tests: one sequence on the CPU backend, every row's logits.
+// A model run for tests: one sequence on the CPU backend or a GPU, every row's logits.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "src/backend/cpu/cpu_backend.h"
+#include "src/backend/cpu/thread_pool.h"
+#include "src/backend/placement.h"
 #include "src/gguf/gguf.h"
 #include "src/kv/kv_cache.h"
 #include "src/model/model_spec.h"
@@ -19,8 +20,9 @@ namespace sluice::test {
 // Fails the test on any error. `options` needs no sizes of the KV cache.
 class ModelRun {
  public:
-  ModelRun(const std::string& path, cpu::CpuOptions options, std::uint32_t positions = 512)
-      : kv_(0, 1) {
+  ModelRun(const std::string& path, cpu::CpuOptions options, std::uint32_t positions = 512,
+           const GpuPlatform* gpu = nullptr, DeviceChoice choice = {})
+      : gpu_(gpu), choice_(choice), kv_(0, 1) {
     auto file = GgufFile::open(path);
     REQUIRE_MESSAGE(file.ok(), (file.ok() ? "" : file.error().message));
     file_ = std::make_unique<GgufFile>(std::move(file).value());
@@ -74,13 +76,19 @@ class ModelRun {
     options.positions = positions;
     // More blocks than one sequence needs: tests run neighbours too.
     options.kv_blocks = 4 * (positions / 32 + 1);
-    auto backend = cpu::create_cpu_backend(*model_, options);
+    if (gpu_ != nullptr) options.pool = std::make_shared<cpu::ThreadPool>(1);
+    const PlacementRequest request{model_.get(), gpu_, choice_, options};
+    auto placement = place(request);
+    REQUIRE_MESSAGE(placement.ok(), (placement.ok() ? "" : placement.error().message));
+    auto backend = create_backend(request, *placement);
     REQUIRE_MESSAGE(backend.ok(), (backend.ok() ? "" : backend.error().message));
     backend_ = std::move(backend).value();
     kv_ = KvCache(options.kv_blocks, backend_->block_tokens());
     sequence_ = kv_.create();
   }
 
+  const GpuPlatform* gpu_ = nullptr;
+  DeviceChoice choice_;
   std::unique_ptr<GgufFile> file_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Backend> backend_;

@@ -67,6 +67,31 @@ TEST_CASE("square roots are rounded correctly") {
   CHECK(float_bits(square_root(-0.0f)) == 0x80000000u);
 }
 
+TEST_CASE("byte_permute chooses among eight bytes, or their signs") {
+  const std::uint32_t a = 0x83020100u;
+  const std::uint32_t b = 0x07f60504u;
+  CHECK(byte_permute(a, b, 0x3210) == a);
+  CHECK(byte_permute(a, b, 0x7654) == b);
+  CHECK(byte_permute(a, b, 0x0635) == 0x00f68305u);
+  CHECK(byte_permute(a, b, 0xbedf) == 0xffff0000u);       // signs of bytes 3, 6, 5, 7
+  CHECK(byte_permute(a, b, 0xabcd0246u) == 0x000204f6u);  // what lies above is not looked at
+}
+
+TEST_CASE("mma of 16 columns is that of 32 with half of them") {
+  std::mt19937 random(6);
+  std::uint32_t words[32][5];
+  for (auto& lane_words : words)
+    for (std::uint32_t& word : lane_words) word = static_cast<std::uint32_t>(random());
+  CHECK(run({}, [&] {
+          const auto& w = words[lane()];
+          std::int32_t half[4] = {1, 2, 3, 4};
+          std::int32_t whole[4] = {1, 2, 3, 4};
+          mma_s8_k16(half, {w[0], w[1]}, w[2]);
+          mma_s8(whole, {w[0], w[1], w[3], w[4]}, {w[2], 0});
+          for (int i = 0; i < 4; ++i) CHECK(half[i] == whole[i]);
+        }) == "");
+}
+
 TEST_CASE("mma and matrix loads multiply matrices as they lie in memory") {
   std::mt19937 random(5);
   std::int8_t a[16][32];

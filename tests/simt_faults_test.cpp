@@ -6,10 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "cuda/kernels/gemm.cuh"
 #include "cuda/kernels/matvec_dp4a.cuh"
 #include "cuda/kernels/matvec_mma.cuh"
 #include "cuda/kernels/quantize.cuh"
 #include "tests/simt/matvec_problem.h"
+
+namespace sluice::simt {
+enum class Check : std::uint8_t { kMatvec, kFarTile, kKTypes, kExperts, kGemm, kQuantize };
+}
 
 // The kernels of a namespace, as a type.
 #define KERNELS_OF(name)                                                                 \
@@ -23,6 +28,10 @@
     template <class Tiles, int kXRows>                                                   \
     static void mma(MatvecArgs args) {                                                   \
       sluice::cuda::name::matvec_mma<Tiles, kXRows>(args);                               \
+    }                                                                                    \
+    template <class Tiles>                                                               \
+    static void gemm(MatvecArgs args) {                                                  \
+      sluice::cuda::name::gemm<Tiles>(args);                                             \
     }                                                                                    \
     static void quantize(QuantizeArgs args) { sluice::cuda::name::quantize_rows(args); } \
   };
@@ -46,8 +55,27 @@ struct real_kernels {
   static void mma(MatvecArgs args) {
     cuda::matvec_mma<Tiles, kXRows>(args);
   }
+  template <class Tiles>
+  static void gemm(MatvecArgs args) {
+    cuda::gemm<Tiles>(args);
+  }
   static void quantize(QuantizeArgs args) { cuda::quantize_rows(args); }
 };
+
+template <class Kernels, class Tiles, int kXRows>
+std::string check_dp4a(MatvecProblem& problem) {
+  return problem.check_matvec(Kernels::template dp4a<Tiles, kXRows>,
+                              cuda::matvec_shared_bytes<Tiles, kXRows>());
+}
+template <class Kernels, class Tiles, int kXRows>
+std::string check_mma(MatvecProblem& problem) {
+  return problem.check_matvec(Kernels::template mma<Tiles, kXRows>,
+                              cuda::matvec_shared_bytes<Tiles, kXRows>());
+}
+template <class Kernels, class Tiles>
+std::string check_gemm(MatvecProblem& problem) {
+  return problem.check_gemm(Kernels::template gemm<Tiles>, cuda::gemm_shared_bytes<Tiles>());
+}
 
 // A matrix of 5 GB of which one tile is there: its results are of no interest, its place is.
 template <class Kernels>
@@ -109,22 +137,41 @@ std::string check_quantize() {
   return {};
 }
 
-// What the checks say about some kernels: the first complaint, or nothing.
-template <class Kernels>
+// What a check says about some kernels: the first complaint, or nothing.
+template <class Kernels, Check kCheck>
 std::string complaint() {
-  // 35 rows: a tail. 57 blocks: segments of eight, more than a ring has stages, the last with one.
-  MatvecProblem three({BlockType::kQ4_0, 35, 32 * 57, 3}, 1);
-  MatvecProblem eleven({BlockType::kQ4_0, 35, 32 * 57, 11}, 2);
-  MatvecProblem few_blocks({BlockType::kQ8_0, 35, 32 * 5, 7}, 3);
-  const std::string found[] = {
-      three.check(Kernels::template dp4a<TilesQ4_0, 3>, cuda::matvec_shared_bytes<TilesQ4_0, 3>()),
-      eleven.check(Kernels::template mma<TilesQ4_0, 16>,
-                   cuda::matvec_shared_bytes<TilesQ4_0, 16>()),
-      few_blocks.check(Kernels::template mma<TilesQ8_0, 8>,
-                       cuda::matvec_shared_bytes<TilesQ8_0, 8>()),
-      check_far_tile<Kernels>(),
-      check_quantize<Kernels>(),
-  };
+  std::vector<std::string> found;
+  if constexpr (kCheck == Check::kMatvec) {
+    // 35 rows: a tail. 57 blocks: segments of eight, more than a ring has stages, the last with
+    // one.
+    static MatvecProblem three({BlockType::kQ4_0, 35, 32 * 57, 3}, 1);
+    static MatvecProblem eleven({BlockType::kQ4_0, 35, 32 * 57, 11}, 2);
+    static MatvecProblem few_blocks({BlockType::kQ8_0, 35, 32 * 5, 7}, 3);
+    found = {check_dp4a<Kernels, TilesQ4_0, 3>(three), check_mma<Kernels, TilesQ4_0, 16>(eleven),
+             check_mma<Kernels, TilesQ8_0, 8>(few_blocks)};
+  } else if constexpr (kCheck == Check::kKTypes) {
+    // Segments of three blocks: they begin and end within bundles.
+    static MatvecProblem q5_k({BlockType::kQ5_K, 35, 768, 2}, 4);
+    static MatvecProblem q6_k({BlockType::kQ6_K, 35, 768, 7}, 5);
+    static MatvecProblem q2_k({BlockType::kQ2_K, 35, 256, 2}, 6);
+    static MatvecProblem codebook({BlockType::kIQ4_NL, 35, 96, 2}, 7);
+    found = {check_dp4a<Kernels, cuda::TilesQ5_K, 2>(q5_k),
+             check_mma<Kernels, cuda::TilesQ6_K, 8>(q6_k),
+             check_dp4a<Kernels, cuda::TilesWideHalves, 2>(q2_k),
+             check_dp4a<Kernels, cuda::TilesIQ4_NL, 2>(codebook)};
+  } else if constexpr (kCheck == Check::kExperts) {
+    static MatvecProblem routed({BlockType::kQ4_0, 35, 96, 5}, 8,
+                                Routing{2, {{1, 0, 2}, {1, 4, 0}, {0, 2, 1}}, {2, 0, 3, 1, 0}});
+    found = {check_dp4a<Kernels, TilesQ4_0, 3>(routed)};
+  } else if constexpr (kCheck == Check::kGemm) {
+    // Two blocks of threads either way, the second ones with a row and a tile; segments of two.
+    static MatvecProblem large({BlockType::kQ4_0, 129, 32 * 13, 65}, 9);
+    found = {check_gemm<Kernels, TilesQ4_0>(large)};
+  } else if constexpr (kCheck == Check::kFarTile) {
+    found = {check_far_tile<Kernels>()};
+  } else {
+    found = {check_quantize<Kernels>()};
+  }
   for (const std::string& text : found) {
     if (!text.empty()) return text;
   }
@@ -132,18 +179,24 @@ std::string complaint() {
 }
 
 TEST_CASE("kernels without a fault are not complained about") {
-  CHECK(complaint<real_kernels>() == "");
+  CHECK(complaint<real_kernels, Check::kMatvec>() == "");
+  CHECK(complaint<real_kernels, Check::kKTypes>() == "");
+  CHECK(complaint<real_kernels, Check::kExperts>() == "");
+  CHECK(complaint<real_kernels, Check::kGemm>() == "");
+  CHECK(complaint<real_kernels, Check::kFarTile>() == "");
+  CHECK(complaint<real_kernels, Check::kQuantize>() == "");
 }
 
 TEST_CASE("each seeded fault is caught") {
   int faults = 0;
-  for_each_fault([&]<class Kernels>(const std::string& name, const std::string& what) {
-    ++faults;
-    const std::string caught = complaint<Kernels>();
-    CHECK_MESSAGE(!caught.empty(), name << ": not caught: " << what);
-    MESSAGE(name << " (" << what << "): " << caught);
-  });
-  CHECK(faults >= 10);
+  for_each_fault(
+      [&]<class Kernels, Check kCheck>(const std::string& name, const std::string& what) {
+        ++faults;
+        const std::string caught = complaint<Kernels, kCheck>();
+        CHECK_MESSAGE(!caught.empty(), name << ": not caught: " << what);
+        MESSAGE(name << " (" << what << "): " << caught);
+      });
+  CHECK(faults >= 30);
 }
 
 }  // namespace

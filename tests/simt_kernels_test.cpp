@@ -10,6 +10,7 @@
 #include "cuda/kernels/matvec_dp4a.cuh"
 #include "cuda/kernels/matvec_mma.cuh"
 #include "cuda/kernels/quantize.cuh"
+#include "src/backend/cpu/pack_layout.h"
 #include "tests/sanitized.h"
 #include "tests/simt/matvec_problem.h"
 
@@ -17,23 +18,22 @@ namespace sluice::simt {
 namespace {
 
 using cuda::TilesQ4_0;
-using cuda::TilesQ8_0;
 
 template <class Tiles, int kXRows>
 std::string check_dp4a(MatvecProblem& problem, bool reversed) {
-  return problem.check(cuda::matvec_dp4a<Tiles, kXRows>, cuda::matvec_shared_bytes<Tiles, kXRows>(),
-                       reversed);
+  return problem.check_matvec(cuda::matvec_dp4a<Tiles, kXRows>,
+                              cuda::matvec_shared_bytes<Tiles, kXRows>(), reversed);
 }
 template <class Tiles, int kXRows>
 std::string check_mma(MatvecProblem& problem, bool reversed) {
-  return problem.check(cuda::matvec_mma<Tiles, kXRows>, cuda::matvec_shared_bytes<Tiles, kXRows>(),
-                       reversed);
+  return problem.check_matvec(cuda::matvec_mma<Tiles, kXRows>,
+                              cuda::matvec_shared_bytes<Tiles, kXRows>(), reversed);
 }
 
-// Every kernel that can do the problem gives the very same bits: those of the plain loop.
+// Every kernel that can do the problem gives the very same bits: those of the plain loop. `x_rows`
+// is the most rows that a block of threads has.
 template <class Tiles>
-void check_tiles(MatvecProblem& problem, bool reversed) {
-  const std::uint32_t x_rows = problem.shape().x_rows;
+void check_tiles(MatvecProblem& problem, std::uint32_t x_rows, bool reversed) {
   if (x_rows == 1) CHECK(check_dp4a<Tiles, 1>(problem, reversed) == "");
   if (x_rows <= 2) CHECK(check_dp4a<Tiles, 2>(problem, reversed) == "");
   if (x_rows == 3) CHECK(check_dp4a<Tiles, 3>(problem, reversed) == "");
@@ -42,41 +42,47 @@ void check_tiles(MatvecProblem& problem, bool reversed) {
   CHECK(check_mma<Tiles, 16>(problem, reversed) == "");
 }
 
-void check_matvec(MatvecProblem& problem, bool reversed = false) {
+void check_items(MatvecProblem& problem, std::uint32_t x_rows, bool reversed = false) {
   CAPTURE(problem.shape().text());
-  if (problem.shape().type == BlockType::kQ4_0) {
-    check_tiles<TilesQ4_0>(problem, reversed);
-  } else {
-    check_tiles<TilesQ8_0>(problem, reversed);
-  }
+  cuda::visit_tiles(*cuda::tile_kind(problem.shape().type),
+                    [&](auto tiles) { check_tiles<decltype(tiles)>(problem, x_rows, reversed); });
 }
-
-constexpr BlockType kTypes[] = {BlockType::kQ4_0, BlockType::kQ8_0};
+void check_matvec(MatvecProblem& problem, bool reversed = false) {
+  check_items(problem, problem.shape().x_rows, reversed);
+}
 
 TEST_CASE("matrix times rows: shapes around tiles, segments and stages") {
   // Blocks: 1, 2, 7, 8 (one a segment), 9 (segments of two, the last with one, three unused), 57
   // and 61 (segments of eight, more than the ring has stages; the last one has one, or five).
   const std::uint32_t blocks[] = {1, 2, 7, 8, 9, 57, 61};
+  // For blocks of 256, eight times as many: segments of 1, 2, 3, 5, 9 and 11 begin where a bundle
+  // does and within it, and end in the same bundle or in one that follows.
+  const std::uint32_t bundles[] = {1, 2, 3, 5, 9, 3, 11};
   const std::uint32_t rows[] = {1, 31, 32, 33, 37, 64, 65};
   std::uint64_t seed = 1;
-  for (const BlockType type : kTypes) {
-    for (std::size_t i = 0; i < std::size(blocks); ++i) {
-      for (std::size_t j = 0; j < (test::kSanitized ? 2 : std::size(rows)); ++j, ++seed) {
-        const std::uint32_t row_count = rows[(i + j) % std::size(rows)];
-        const std::uint32_t x_rows = 1 + static_cast<std::uint32_t>(seed % 5);
-        MatvecProblem problem({type, row_count, 32 * blocks[i], x_rows}, seed);
-        check_matvec(problem, seed % 2 == 0);
-      }
+  std::size_t turn = 0;
+  for (const BlockType type : quantized_types()) {
+    ++turn;
+    const bool is_k = block_type_info(type).block_size == 256;
+    const bool unpacked = *cuda::tile_kind(type) >= cuda::TileKind::kWide;  // share two layouts
+    for (std::size_t i = 0; i < std::size(blocks); ++i, ++seed) {
+      if (test::kSanitized ? i % 5 != turn % 5 : unpacked && i % 2 != turn % 2) continue;
+      const std::uint32_t row_count = rows[(i + seed) % std::size(rows)];
+      const std::uint32_t x_rows = 1 + static_cast<std::uint32_t>(seed % 5);
+      const std::uint32_t cols = is_k ? 256 * bundles[i] : 32 * blocks[i];
+      MatvecProblem problem({type, row_count, cols, x_rows}, seed);
+      check_matvec(problem, seed % 2 == 0);
     }
   }
 }
 
 TEST_CASE("matrix times rows: every number of activation rows") {
-  for (const BlockType type : kTypes) {
-    for (std::uint32_t x_rows = 1; x_rows <= 16; ++x_rows) {
-      MatvecProblem problem({type, 33, 32 * 19, x_rows}, 100 + x_rows);
-      check_matvec(problem, x_rows % 2 == 1);
-    }
+  for (std::uint32_t x_rows = 1; x_rows <= 16; ++x_rows) {
+    if (test::kSanitized && x_rows % 5 != 0) continue;
+    MatvecProblem bytes({BlockType::kQ8_0, 33, 32 * 19, x_rows}, 100 + x_rows);
+    check_matvec(bytes, x_rows % 2 == 1);
+    MatvecProblem with_minimum({BlockType::kQ4_K, 33, 256 * 3, x_rows}, 120 + x_rows);
+    check_matvec(with_minimum, x_rows % 2 == 0);
   }
 }
 
@@ -96,18 +102,20 @@ TEST_CASE("matrix times rows: a row's bits do not depend on its neighbours") {
 }
 
 TEST_CASE("matrix times rows: large activations, extreme codes") {
-  for (const BlockType type : kTypes) {
-    MatvecProblem large({type, 33, 32 * 17, 5, 1e5f}, 3);
+  for (const BlockType type : quantized_types()) {
+    const std::uint32_t cols = block_type_info(type).block_size == 256 ? 512 : 32 * 17;
+    MatvecProblem large({type, 33, cols, 5, 1e5f}, 3);
     check_matvec(large);
-    // All codes at their lowest and all activations at -127: the largest sums that there are.
-    MatvecProblem extreme({type, 33, 32 * 17, 3}, 4, [&](auto& blocks, auto& x) {
-      const std::size_t bytes = block_type_info(type).block_bytes;
-      for (std::size_t at = 0; at < blocks.size(); at += bytes) {
-        std::memset(&blocks[at + 2], type == BlockType::kQ4_0 ? 0x00 : 0x80, bytes - 2);
-      }
-      std::fill(x.begin(), x.end(), -1e5f);
-    });
-    check_matvec(extreme);
+    // All codes at an end of their range and all activations at -127: the largest sums that there
+    // are.
+    for (const std::uint8_t code : {0x80, 0x00, 0xff}) {
+      if (test::kSanitized && code != 0x80) continue;
+      MatvecProblem extreme({type, 5, 256, 3}, 4, [&](auto& blocks, auto& x) {
+        fill_codes(type, code, blocks);
+        std::fill(x.begin(), x.end(), -1e5f);
+      });
+      check_matvec(extreme);
+    }
   }
 }
 
@@ -131,8 +139,40 @@ TEST_CASE("matrix times rows: the order of sums is as good as any") {
   }
 }
 
+// -- Mixture of experts --------------------------------------------------------------------------
+
+TEST_CASE("matrix times rows: each item's rows go through its expert") {
+  // Items of one to four rows, of none (whose other numbers mean nothing), out of order; row 7 of
+  // the results belongs to nobody.
+  const std::vector<cuda::ExpertItem> items = {{2, 0, 3}, {-7, 1 << 30, 0}, {0, 8, 4},
+                                               {2, 3, 1}, {1, 4, 3},        {0, 0, 0}};
+  const std::vector<std::int32_t> x_row = {4, 0, 3, 3, 1, 2, 0, 9, 4, 4, 1, 0};
+  for (const BlockType type : {BlockType::kQ4_0, BlockType::kQ6_K, BlockType::kQ4_1}) {
+    const std::uint32_t cols = block_type_info(type).block_size == 256 ? 768 : 32 * 11;
+    for (const bool mapped : {true, false}) {
+      if (test::kSanitized && mapped != (type == BlockType::kQ6_K)) continue;
+      MatvecProblem problem({type, 37, cols, 12}, 30,
+                            Routing{3, items, mapped ? x_row : std::vector<std::int32_t>()});
+      check_items(problem, 4, mapped);
+    }
+  }
+}
+
+TEST_CASE(
+    "matrix times rows: an item of sixteen rows, and activation rows chosen without experts") {
+  std::vector<std::int32_t> x_row(18);
+  for (std::size_t i = 0; i < 18; ++i) x_row[i] = static_cast<std::int32_t>(i * 7 % 18);
+  MatvecProblem items({BlockType::kMXFP4, 33, 32 * 9, 18}, 31,
+                      Routing{2, {{1, 2, 16}, {0, 0, 2}}, x_row});
+  check_items(items, 16);
+  MatvecProblem chosen({BlockType::kQ5_K, 33, 256, 4}, 32, Routing{1, {}, {2, 2, 0, 5}});
+  check_matvec(chosen);
+}
+
+// -- Large matrices ------------------------------------------------------------------------------
+
 TEST_CASE("matrix times rows: 70,000 rows") {
-  MatvecProblem problem({BlockType::kQ4_0, test::kSanitized ? 7000u : 70000u, 32, 1}, 10);
+  MatvecProblem problem({BlockType::kQ4_0, test::kSanitized ? 3300u : 70000u, 32, 1}, 10);
   CHECK(check_dp4a<TilesQ4_0, 1>(problem, false) == "");
 }
 
@@ -143,27 +183,17 @@ TEST_CASE("matrix times rows: offsets beyond 32 bits") {
   constexpr std::uint32_t kTile = kRows / 32 - 1;
   // The last tile, as a small problem of its own.
   MatvecProblem last({BlockType::kQ4_0, 32, kCols, 1}, 11);
-  cpu::testing::Random random(11);
-  const auto blocks = cpu::testing::random_blocks(BlockType::kQ4_0, 32, kCols, random);
-  std::vector<float> x(kCols);
-  for (float& value : x) value = cpu::testing::uniform(random, -3.0f, 3.0f);
-
   const std::size_t tile_bytes = cuda::packed_bytes(BlockType::kQ4_0, 32, kCols);
   std::vector<std::byte> packed(tile_bytes);
-  cuda::pack_tiles(BlockType::kQ4_0, blocks.data(), 32, kCols, 0, 1, packed.data());
+  cuda::pack_tiles(BlockType::kQ4_0, last.blocks().data(), 32, kCols, 0, 1, packed.data());
   Buffer weights("weights", cuda::packed_bytes(BlockType::kQ4_0, kRows, kCols));
   REQUIRE(weights.size() > std::size_t{1} << 32);
   weights.write(kTile * tile_bytes, packed.data(), tile_bytes);
   Buffer codes("x", 2 * kCols);
   Buffer scales("x_scale", 2 * kCols / 8);
-  std::vector<std::int8_t> q(kCols);
-  std::vector<float> s(kCols / 32);
-  for (std::size_t i = 0; i < s.size(); ++i) {
-    s[i] = cpu::generic_quantize_group(&x[32 * i], 32, &q[32 * i]);
-  }
   for (std::size_t r = 0; r < 2; ++r) {  // twice the same row
-    codes.write(r * kCols, q.data(), kCols);
-    scales.write(r * kCols / 8, s.data(), kCols / 8);
+    codes.write(r * kCols, last.codes().data(), kCols);
+    scales.write(r * kCols / 8, last.scales().data(), kCols / 8);
   }
   constexpr std::int64_t kStride = std::int64_t{3} << 30;  // results of row 1 lie 12 GB on
   Buffer out("out", static_cast<std::size_t>(kStride + kRows) * 4);
@@ -196,10 +226,11 @@ TEST_CASE("matrix times rows: offsets beyond 32 bits") {
 
 TEST_CASE("packed weights: part by part the same bytes, rows past the end are zeros") {
   cpu::testing::Random random(12);
-  for (const BlockType type : kTypes) {
+  for (const BlockType type : quantized_types()) {
+    CAPTURE(block_type_info(type).name);
     const std::uint32_t rows = 70;
-    const std::uint32_t cols = 96;
-    const auto blocks = cpu::testing::random_blocks(type, rows, cols, random);
+    const std::uint32_t cols = 512;
+    auto blocks = cpu::testing::random_blocks(type, rows, cols, random);
     std::vector<std::byte> whole(cuda::packed_bytes(type, rows, cols));
     cuda::pack_tiles(type, blocks.data(), rows, cols, 0, 3, whole.data());
     const std::size_t tile_bytes = whole.size() / 3;
@@ -208,10 +239,62 @@ TEST_CASE("packed weights: part by part the same bytes, rows past the end are ze
       cuda::pack_tiles(type, blocks.data(), rows, cols, tile, tile + 1, part.data());
       CHECK(std::memcmp(part.data(), whole.data() + tile * tile_bytes, tile_bytes) == 0);
     }
-    for (std::size_t i = 6 * 16; i < 512; ++i) CHECK(part[i] == std::byte{0});  // 70 = 2 * 32 + 6
+    // Rows 6 to 31 of the last tile, since 70 = 2 * 32 + 6.
+    const auto header = cuda::visit_tiles(*cuda::tile_kind(type), [](auto tiles) {
+      return static_cast<std::size_t>(decltype(tiles)::kHeaderBytes);
+    });
+    for (std::size_t i = 6 * 16; i < 512; ++i) CHECK(part[header + i] == std::byte{0});
+    // Where zeros in the file are zeros, the last tile is that of rows that are there and zero.
+    if (*cuda::tile_kind(type) < cuda::TileKind::kWide) {
+      blocks.resize(blocks.size() / rows * 96);
+      std::vector<std::byte> padded(tile_bytes);
+      cuda::pack_tiles(type, blocks.data(), 96, cols, 2, 3, padded.data());
+      CHECK(part == padded);
+    }
   }
   CHECK(cuda::tile_count(4294967295u) == 134217728u);
-  CHECK(!cuda::has_tiles(BlockType::kQ6_K));
+}
+
+TEST_CASE("packed weights: which types, and how many bytes") {
+  for (const BlockTypeInfo& info : block_types()) {
+    CHECK(cuda::has_tiles(info.type) == !cpu::is_float_type(info.type));
+  }
+  const auto bytes = [](BlockType type) { return cuda::packed_bytes(type, 33, 512) / 2 / 16; };
+  CHECK(bytes(BlockType::kQ4_0) == 512 + 64);  // for 32 x 32 weights
+  CHECK(bytes(BlockType::kIQ4_NL) == 512 + 64);
+  CHECK(bytes(BlockType::kMXFP4) == 512 + 32);
+  CHECK(bytes(BlockType::kQ4_K) == 512 + 64 + 128 / 8);
+  CHECK(bytes(BlockType::kQ5_K) == 512 + 128 + 64 + 128 / 8);
+  CHECK(bytes(BlockType::kQ6_K) == 512 + 256 + 64 + 64 / 8);
+  CHECK(bytes(BlockType::kQ8_0) == 1024 + 64);
+  CHECK(bytes(BlockType::kQ5_1) == 1024 + 256);
+  CHECK(bytes(BlockType::kQ2_K) == 1024 + 512);
+}
+
+TEST_CASE("the plain loop takes the weights that the CPU's kernels take") {
+  cpu::testing::Random random(14);
+  for (const BlockType type : quantized_types()) {
+    CAPTURE(block_type_info(type).name);
+    const BlockTypeInfo& info = block_type_info(type);
+    const auto blocks = cpu::testing::random_blocks(type, 16, 512, random);
+    const cpu::testing::Packed packed(type, blocks, 16, 512);
+    cpu::PackedBlock theirs;
+    for (std::uint32_t b = 0; b < 16; ++b) {
+      cpu::unpack_packed_block(type, packed.matrix.data, b, theirs);
+      for (std::size_t row = 0; row < 16; ++row) {
+        const std::size_t block = (32 * b + 512 * row) / info.block_size;
+        const StoredWeights ours = stored_weights(type, blocks.data() + block * info.block_bytes,
+                                                  b % (info.block_size / 32));
+        CHECK(std::memcmp(ours.q, theirs.q[row], 32) == 0);
+        CHECK(ours.parts == cpu::pack_layout(type).block_scales);
+        CHECK(ours.has_min == cpu::pack_layout(type).has_min);
+        for (std::size_t p = 0; p < ours.parts; ++p) {
+          CHECK(float_bits(ours.scale[p]) == float_bits(theirs.scale[p][row]));
+          if (ours.has_min) CHECK(float_bits(ours.min[p]) == float_bits(theirs.min[p][row]));
+        }
+      }
+    }
+  }
 }
 
 // -- Quantization --------------------------------------------------------------------------------
@@ -231,8 +314,8 @@ void check_quantize(const std::vector<float>& x, std::uint32_t rows, std::uint32
                                            .sum = sum.pointer<std::uint32_t>()},
                                    .x_stride = stride,
                                    .cols = static_cast<std::int32_t>(cols)};
-  const auto row_blocks = static_cast<std::uint32_t>(cuda::quantize_row_blocks(args.cols));
-  REQUIRE(run({.blocks = rows * row_blocks, .threads = cuda::kQuantizeThreads},
+  const auto grid = cuda::quantize_blocks(static_cast<std::int32_t>(rows), args.cols);
+  REQUIRE(run({.blocks = static_cast<std::uint32_t>(grid), .threads = cuda::kQuantizeThreads},
               [&] { cuda::quantize_rows(args); }) == "");
   REQUIRE(!q.first_unwritten(0, q.size()));
   REQUIRE(!scale.first_unwritten(0, scale.size()));

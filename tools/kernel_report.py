@@ -3,7 +3,7 @@
 
     tools/kernel_report.py [--nvcc FILE] [--targets 80,90] [--disassembler FILE]
 
-Compiles cuda/kernels.cu for each target; no GPU is needed. Load widths and the instructions that do the arithmetic are counted in
+Compiles cuda/host/launch.cu for each target; no GPU is needed. Load widths and the instructions that do the arithmetic are counted in
 the machine code where nvdisasm or cuobjdump is found. Exit code 1: nvcc or the disassembler failed, or a hot kernel spills
 registers. Exit code 77: there is no nvcc, nothing was checked.
 """
@@ -17,11 +17,11 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "cuda" / "kernels.cu"
+SOURCE = ROOT / "cuda" / "host" / "launch.cu"
 FLAGS = ["-std=c++17", "-O3", "--fmad=false", "--Werror=all-warnings", "-Xcompiler=-Wall,-Wextra,-Werror"]
 
 # Kernels that run for every token: these must not spill.
-HOT = re.compile(r"matvec_|quantize_|add_and_normalise|activate|softcap_|(route|order|sum)_experts")
+HOT = re.compile(r"matvec_|gemm|quantize_|add_and_normalise|activate|softcap_|attend_|merge_|rope_|(route|order|sum)_experts")
 
 # Instructions of the machine code that are counted, by a name for the table. LDGSTS is cp.async; LDSM is ldmatrix.
 COUNTED = {
@@ -45,8 +45,10 @@ def readable(symbol):
         return symbol
     length = int(found[1])
     name, rest = found[2][:length], found[2][length:]
-    arguments = re.match(r"INS0_\d+(\w+?)ELi(\d+)EE", rest)
-    return f"{name}<{arguments[1]}, {arguments[2]}>" if arguments else name
+    arguments = re.match(r"INS0_\d+(\w+?)E(?:Li(\d+)E)?E", rest)
+    if not arguments:
+        return name
+    return f"{name}<{', '.join(found for found in arguments.groups() if found)}>"
 
 
 def compile_kernels(nvcc, target, cubin):
@@ -112,7 +114,7 @@ def main():
             print(f"sm_{target}")
             for name, kernel in sorted(kernels.items()):
                 counted = ", ".join(f"{what}: {n}" for what, n in counts.get(name, {}).items() if n > 0)
-                print(f"  {name:<28} {kernel['registers']:>4} registers {kernel['shared']:>6} bytes static shared"
+                print(f"  {name:<32} {kernel['registers']:>4} registers {kernel['shared']:>6} bytes static shared"
                       f" {kernel['spills']:>4} bytes spilled  {counted}")
                 if kernel["spills"] > 0 and HOT.match(name):
                     spilling.append(f"{name} on sm_{target}: {kernel['spills']} bytes")

@@ -22,6 +22,7 @@ SIMT_ANYWHERE std::int32_t activate_row_blocks(std::int32_t cols) {
 }
 
 SIMT_KERNEL(kActivateThreads) activate(ActivateArgs args) {
+  simt::wait_for_previous();
   const auto blocks = static_cast<std::uint32_t>(activate_row_blocks(args.cols));
   const std::int64_t row = simt::block_index() / blocks;
   const auto chunk = static_cast<std::int32_t>(simt::block_index() % blocks);

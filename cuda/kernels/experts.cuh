@@ -103,6 +103,7 @@ SIMT_DEVICE Choice next_choice(simt::Global<const float> row, std::int32_t exper
 
 // The weights of a row are the chosen probabilities, divided by their sum in the order of rank.
 SIMT_KERNEL(kRouteThreads) route_experts(ExpertArgs args) {
+  simt::wait_for_previous();
   const std::int64_t row =
       static_cast<std::int64_t>(simt::block_index()) * kRouteRows + simt::warp();
   if (row >= args.rows) return;  // the whole warp
@@ -218,6 +219,7 @@ SIMT_DEVICE Before sum_before(std::uint32_t value, simt::Shared<std::uint32_t> s
 }
 
 SIMT_KERNEL(kOrderThreads) order_experts(ExpertArgs args) {
+  simt::wait_for_previous();
   const auto thread = static_cast<std::int32_t>(simt::thread_index());
   const auto lane = static_cast<std::int32_t>(simt::lane());
   const simt::Shared<std::uint32_t> counts = simt::cast<std::uint32_t>(simt::dynamic_shared());
@@ -303,6 +305,7 @@ SIMT_ANYWHERE std::int32_t expert_sum_row_blocks(std::int32_t cols) {
 }
 
 SIMT_KERNEL(kExpertSumThreads) sum_experts(ExpertSumArgs args) {
+  simt::wait_for_previous();
   const auto blocks = static_cast<std::uint32_t>(expert_sum_row_blocks(args.cols));
   const std::int64_t row = simt::block_index() / blocks;
   const auto chunk = static_cast<std::int32_t>(simt::block_index() % blocks);

@@ -4,47 +4,66 @@
 // matvec_mma.cuh) and give the same bits.
 //
 // Order of accumulation, which depends on the matrix's columns alone:
-//  - the dot product of a block of 32 columns is an exact int32;
 //  - the blocks of a row are cut into at most eight segments of equally many blocks (the last one
-//    may have fewer); within a segment acc = fma(w_scale * x_scale, float(dot), acc) in sequence;
+//    may have fewer); within a segment the blocks follow in sequence, as tile_sums.cuh says;
 //  - the segments' sums are added in sequence, starting with the first.
 //
 // A block of threads makes 32 weight rows (a tile, see cuda/weight_tiles.h) for all activation
-// rows; warp s does segment s. So weights are read once whatever the number of activation rows.
+// rows, or for those of an item where there are experts: block i does tile i % tiles of item
+// i / tiles. Warp s does segment s. So weights are read once whatever the number of activation
+// rows.
 //
 //   warp's share of shared memory = | stage 0 | stage 1 | ... | kStages of them, a ring
-//   stage = | record: planes, scales | x columns 0-15: kXRows x 16 | x columns 16-31 | x scales |
+//   stage = | header | record | activations of the block |
 //
 // Each lane copies its pieces of a stage asynchronously and waits for them kStages - 1 blocks
 // later; sync_warp makes them visible to the other lanes, and another one says that all have read
-// the stage before it is filled anew. In the end the ring's memory takes the partial sums:
+// the stage before it is filled anew. A header comes with the first block of its bundle and of a
+// segment, and lanes keep what they need of it. In the end the ring's memory takes the partial
+// sums:
 //
 //   partial = [segment][x row][32 weight rows] float
 #pragma once
 
-#include "cuda/arguments.h"
-#include "cuda/weight_tiles.h"
+#include "cuda/kernels/tile_sums.cuh"
 
 namespace sluice::cuda {
 
 inline constexpr std::int32_t kSegments = 8;  // and warps
 inline constexpr std::int32_t kMatvecThreads = 32 * kSegments;
+inline constexpr std::int32_t kMatvecSharedLimit = 48 * 1024;  // what a launch gets unasked
+
+// Blocks of the grid; `items` is 0 without experts.
+SIMT_ANYWHERE std::int32_t matvec_blocks(std::int32_t rows, std::int32_t items) {
+  return tiles_of(rows) * (items > 0 ? items : 1);
+}
 
 template <class Tiles, int kXRows>
 struct Stage {
-  static constexpr std::int32_t kScales = Tiles::kPlanes * kPlaneBytes;
-  static constexpr std::int32_t kX = Tiles::kRecordBytes;
-  static constexpr std::int32_t kXPlane = kXRows * 16;
-  static constexpr std::int32_t kXScales = kX + 2 * kXPlane;
-  static constexpr std::int32_t kBytes = (kXScales + 4 * kXRows + 15) / 16 * 16;
+  static constexpr std::int32_t kRecord = Tiles::kHeaderBytes;
+  static constexpr std::int32_t kX = kRecord + Tiles::kRecordBytes;
+  static constexpr std::int32_t kBytes = kX + XStage<Tiles, kXRows>::kBytes;
 };
+
+// Stages of a ring: enough that 23 KB of weights are under way for a block of threads, what
+// bandwidth times latency of an H200 asks for (4.8 TB/s * 600 ns / 132), as far as they fit.
+template <class Tiles, int kXRows>
+SIMT_ANYWHERE std::int32_t matvec_stages() {
+  constexpr std::int32_t kRecords = kSegments * Tiles::kRecordBytes;
+  constexpr std::int32_t kWanted = 1 + (23040 + kRecords - 1) / kRecords;
+  constexpr std::int32_t kFit = kMatvecSharedLimit / (kSegments * Stage<Tiles, kXRows>::kBytes);
+  static_assert(kFit >= 2);
+  return kWanted < kFit ? kWanted : kFit;
+}
 
 // Shared memory of a block of threads.
 template <class Tiles, int kXRows>
 SIMT_ANYWHERE std::int32_t matvec_shared_bytes() {
-  const std::int32_t rings = kSegments * Tiles::kStages * Stage<Tiles, kXRows>::kBytes;
-  const std::int32_t partial = kSegments * kXRows * kTileRows * 4;
-  return rings > partial ? rings : partial;
+  constexpr std::int32_t kRings =
+      kSegments * matvec_stages<Tiles, kXRows>() * Stage<Tiles, kXRows>::kBytes;
+  constexpr std::int32_t kPartial = kSegments * kXRows * kTileRows * 4;
+  static_assert(kRings <= kMatvecSharedLimit && kPartial <= kMatvecSharedLimit);
+  return kRings > kPartial ? kRings : kPartial;
 }
 
 // Blocks of 32 columns in a segment.
@@ -52,62 +71,113 @@ SIMT_ANYWHERE std::int32_t segment_blocks(std::int32_t blocks) {
   return (blocks + kSegments - 1) / kSegments;
 }
 
-using SharedBytes = simt::Shared<std::uint8_t>;
+// What a block of threads has to do.
+struct MatvecWork {
+  simt::Global<const std::uint8_t> tile;  // of the weights
+  std::int32_t first_row;                 // the tile's, of the matrix
+  std::int32_t first;                     // row of `out`
+  std::int32_t count;                     // of such rows; 0: nothing
+};
 
-// Starts the copies of one block into a stage. Activation rows past x_rows become zeros.
-template <class Tiles, int kXRows>
-SIMT_DEVICE void fill_stage(const MatvecArgs& args, std::int64_t block, SharedBytes stage) {
-  using Layout = Stage<Tiles, kXRows>;
-  const std::int64_t blocks = args.cols / kBlockCols;
-  const auto lane = static_cast<std::int32_t>(simt::lane());
-  const std::int64_t record = simt::block_index() * blocks + block;
-  SIMT_UNROLL
-  for (std::int32_t i = 0; i < Tiles::kRecordBytes / 16; i += 32) {
-    if (i + lane < Tiles::kRecordBytes / 16) {
-      const std::int64_t at = record * Tiles::kRecordBytes + 16 * (i + lane);
-      simt::copy_async_16(stage + 16 * (i + lane), args.weights + at, 16);
+template <class Tiles>
+SIMT_DEVICE MatvecWork matvec_work(const MatvecArgs& args) {
+  const auto block = static_cast<std::int32_t>(simt::block_index());
+  const std::int32_t tiles = tiles_of(args.rows);
+  const std::int32_t tile = block % tiles;
+  const std::int64_t offset = tile * tile_bytes<Tiles>(args.cols / kBlockCols);
+  MatvecWork work = {args.weights + offset, tile * kTileRows, 0, args.x_rows};
+  if (!simt::is_null(args.items)) {
+    simt::wait_for_previous();  // items are a kernel's work
+    const auto item = simt::cast<const std::int32_t>(args.items + block / tiles);
+    work.count = simt::load(item + 2);
+    if (work.count > 0) {
+      work.tile = work.tile + simt::load(item) * args.expert_bytes;
+      work.first = simt::load(item + 1);
     }
   }
-  if (lane < 2 * kXRows) {
-    const std::int64_t row = lane % kXRows;
-    const std::int64_t at = row * args.cols + block * kBlockCols + 16 * (lane / kXRows);
-    simt::copy_async_16(stage + (Layout::kX + 16 * lane), args.x.q + at,
-                        row < args.x_rows ? 16 : 0);
-  }
-  if (lane < kXRows) {
-    const std::int64_t at = lane * blocks + block;
-    simt::copy_async_4(stage + (Layout::kXScales + 4 * lane), args.x.scale + at,
-                       lane < args.x_rows ? 4 : 0);
+  return work;
+}
+
+// Starts the copies of 16-byte pieces by the lanes of a warp.
+template <int kBytes>
+SIMT_DEVICE void copy_pieces(SharedBytes to, simt::Global<const std::uint8_t> from) {
+  const auto lane = static_cast<std::int32_t>(simt::lane());
+  SIMT_UNROLL
+  for (std::int32_t i = 0; i < kBytes / 16; i += 32) {
+    if (i + lane < kBytes / 16) {
+      simt::copy_async_16(to + 16 * (i + lane), from + 16 * (i + lane), 16);
+    }
   }
 }
 
-// Calls consume(stage) for the blocks of this warp's segment, in sequence.
+// Whether a block comes with its header, if it is the first of a sequence that begins with `first`.
+template <class Tiles>
+SIMT_DEVICE bool has_header(std::int32_t block, std::int32_t first) {
+  if constexpr (Tiles::kHeaderBytes == 0) {
+    return false;
+  } else {
+    return block == first || block % Tiles::kBundleBlocks == 0;
+  }
+}
+
+// Starts a warp's copies of one block's weights to where `to` has the header, then the record.
+template <class Tiles>
+SIMT_DEVICE void copy_weights(simt::Global<const std::uint8_t> tile, std::int32_t block,
+                              std::int32_t first, SharedBytes to) {
+  if (has_header<Tiles>(block, first)) {
+    copy_pieces<Tiles::kHeaderBytes>(to, tile + header_offset<Tiles>(block));
+  }
+  copy_pieces<Tiles::kRecordBytes>(to + Tiles::kHeaderBytes, tile + record_offset<Tiles>(block));
+}
+
+// Calls consume(stage, new_header) for the blocks of this warp's segment, in sequence.
 template <class Tiles, int kXRows, class Consume>
-SIMT_DEVICE void stream_segment(const MatvecArgs& args, Consume&& consume) {
-  constexpr std::int32_t kStageBytes = Stage<Tiles, kXRows>::kBytes;
+SIMT_DEVICE void stream_segment(const MatvecArgs& args, const MatvecWork& work, Consume&& consume) {
+  using Layout = Stage<Tiles, kXRows>;
+  constexpr std::int32_t kStages = matvec_stages<Tiles, kXRows>();
   const std::int32_t blocks = args.cols / kBlockCols;
   const std::int32_t some = segment_blocks(blocks);
   const auto warp = static_cast<std::int32_t>(simt::warp());
+  const auto lane = static_cast<std::int32_t>(simt::lane());
   const std::int32_t first = warp * some;
   const std::int32_t end = first + some < blocks ? first + some : blocks;
-  const SharedBytes ring = simt::dynamic_shared() + warp * Tiles::kStages * kStageBytes;
+  const SharedBytes ring = simt::dynamic_shared() + warp * kStages * Layout::kBytes;
 
+  // The activation row that this lane copies from.
+  const bool copies_x = lane < 2 * kXRows;
+  const bool inside = lane / 2 < work.count;
+  std::int32_t source = work.first + lane / 2;
+  const auto fill_x = [&](std::int32_t block, SharedBytes stage) {
+    if (copies_x) {
+      copy_x<Tiles, kXRows>(args, source, inside, block, stage + Layout::kX, lane);
+    }
+  };
+
+  // Weights are no kernel's work: their copies begin while the kernel before still runs.
+  for (std::int32_t i = 0; i < kStages && first + i < end; ++i) {
+    copy_weights<Tiles>(work.tile, first + i, first, ring + i * Layout::kBytes);
+  }
+  simt::wait_for_previous();
+  if (!simt::is_null(args.x_row) && copies_x && inside) source = simt::load(args.x_row + source);
   // A group of copies a stage, empty past the end, so that the number to wait for stays the same.
-  for (std::int32_t i = 0; i < Tiles::kStages; ++i) {
-    if (first + i < end) fill_stage<Tiles, kXRows>(args, first + i, ring + i * kStageBytes);
+  for (std::int32_t i = 0; i < kStages; ++i) {
+    if (first + i < end) fill_x(first + i, ring + i * Layout::kBytes);
     simt::commit_async();
   }
   std::int32_t slot = 0;
   for (std::int32_t block = first; block < end; ++block) {
-    const SharedBytes stage = ring + slot * kStageBytes;
-    simt::wait_async<Tiles::kStages - 1>();
+    const SharedBytes stage = ring + slot * Layout::kBytes;
+    simt::wait_async<kStages - 1>();
     simt::sync_warp();  // everyone's copies are there
-    consume(stage);
+    consume(stage, has_header<Tiles>(block, first));
     simt::sync_warp();  // everyone has read the stage
-    const std::int32_t next = block + Tiles::kStages;
-    if (next < end) fill_stage<Tiles, kXRows>(args, next, stage);
+    const std::int32_t next = block + kStages;
+    if (next < end) {
+      copy_weights<Tiles>(work.tile, next, first, stage);
+      fill_x(next, stage);
+    }
     simt::commit_async();
-    slot = slot + 1 < Tiles::kStages ? slot + 1 : 0;
+    slot = slot + 1 < kStages ? slot + 1 : 0;
   }
   simt::sync_threads();  // all rings are through: their memory takes the partial sums
 }
@@ -122,42 +192,23 @@ SIMT_DEVICE simt::Shared<float> partial_sum(std::int32_t segment, std::int32_t x
 
 // Adds the segments' sums and writes the results.
 template <int kXRows>
-SIMT_DEVICE void finish_tile(const MatvecArgs& args) {
+SIMT_DEVICE void finish_tile(const MatvecArgs& args, const MatvecWork& work) {
   simt::sync_threads();  // all partial sums are there
   const std::int32_t blocks = args.cols / kBlockCols;
   const std::int32_t some = segment_blocks(blocks);
   const std::int32_t segments = (blocks + some - 1) / some;
-  const std::int64_t first_row = static_cast<std::int64_t>(simt::block_index()) * kTileRows;
   for (auto i = static_cast<std::int32_t>(simt::thread_index()); i < kXRows * kTileRows;
        i += kMatvecThreads) {
     const std::int32_t tile_row = i % kTileRows;
     const std::int32_t x_row = i / kTileRows;
-    if (first_row + tile_row >= args.rows || x_row >= args.x_rows) continue;
+    if (work.first_row + tile_row >= args.rows || x_row >= work.count) continue;
     float sum = simt::load(partial_sum<kXRows>(0, x_row, tile_row));
     for (std::int32_t s = 1; s < segments; ++s) {
       sum += simt::load(partial_sum<kXRows>(s, x_row, tile_row));
     }
-    simt::store(args.out + x_row * args.out_stride + first_row + tile_row, sum);
+    const std::int64_t at = (work.first + x_row) * args.out_stride + work.first_row + tile_row;
+    simt::store(args.out + at, sum);
   }
-}
-
-// -- Codes of a 32-bit word of a row -------------------------------------------------------------
-//
-// Nibbles become signed bytes by their place: in the high half of a byte, with the sign bit turned
-// over, a nibble n stands for 16 * (n - 8). The dot product is then 16 times too large, exactly,
-// which a shift takes back: no subtraction of 8 for each weight.
-
-SIMT_DEVICE std::uint32_t low_nibbles(std::uint32_t word) {
-  return ((word << 4) & 0xf0f0f0f0u) ^ 0x80808080u;
-}
-SIMT_DEVICE std::uint32_t high_nibbles(std::uint32_t word) {
-  return (word & 0xf0f0f0f0u) ^ 0x80808080u;
-}
-
-// acc += a block's dot product, in the one order of operations.
-template <class Tiles>
-SIMT_DEVICE float accumulate(float w_scale, float x_scale, std::int32_t dot, float acc) {
-  return simt::fma(w_scale * x_scale, static_cast<float>(dot >> Tiles::kShift), acc);
 }
 
 }  // namespace sluice::cuda

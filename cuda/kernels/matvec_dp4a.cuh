@@ -11,51 +11,49 @@
 
 namespace sluice::cuda {
 
-// The codes of this lane's row, words 0-3: columns 0-15, words 4-7: columns 16-31.
-template <class Tiles>
-SIMT_DEVICE void load_row_codes(SharedBytes stage, std::uint32_t (&codes)[8]) {
-  const auto lane = static_cast<std::int32_t>(simt::lane());
-  const simt::Words plane = simt::load_words(stage + 16 * lane);
-  if constexpr (Tiles::kPlanes == 1) {
-    SIMT_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      codes[i] = low_nibbles(plane.word[i]);
-      codes[4 + i] = high_nibbles(plane.word[i]);
-    }
-  } else {
-    const simt::Words second = simt::load_words(stage + (kPlaneBytes + 16 * lane));
-    SIMT_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      codes[i] = plane.word[i];
-      codes[4 + i] = second.word[i];
-    }
-  }
-}
-
 template <class Tiles, int kXRows>
 SIMT_KERNEL(kMatvecThreads)
 matvec_dp4a(MatvecArgs args) {
   using Layout = Stage<Tiles, kXRows>;
+  using XLayout = XStage<Tiles, kXRows>;
+  const MatvecWork work = matvec_work<Tiles>(args);
+  if (work.count == 0) return;
   const auto lane = static_cast<std::int32_t>(simt::lane());
+  const std::int32_t place = row_place(lane);
   float acc[kXRows] = {};
+  HeaderScales<1> header = {};
 
-  stream_segment<Tiles, kXRows>(args, [&](SharedBytes stage) {
+  stream_segment<Tiles, kXRows>(args, work, [&](SharedBytes stage, bool new_header) {
+    if (new_header) load_header<Tiles>(stage, place, header);
     std::uint32_t codes[8];
-    load_row_codes<Tiles>(stage, codes);
-    const float w_scale = simt::half_to_float(
-        simt::load(simt::cast<std::uint16_t>(stage + (Layout::kScales + 2 * lane))));
+    load_row_codes<Tiles>(stage + Layout::kRecord, codes);
+    const auto scales = load_scales<Tiles>(stage + Layout::kRecord, place, header);
+    const SharedBytes x = stage + Layout::kX;
     SIMT_UNROLL
     for (int r = 0; r < kXRows; ++r) {
-      const simt::Words low = simt::load_words(stage + (Layout::kX + 16 * r));
-      const simt::Words high = simt::load_words(stage + (Layout::kX + Layout::kXPlane + 16 * r));
-      std::int32_t dot = 0;
+      const simt::Words low = simt::load_words(x + 16 * r);
+      const simt::Words high = simt::load_words(x + (XLayout::kPlane + 16 * r));
+      std::int32_t dot[Tiles::kParts];
+      SIMT_UNROLL
+      for (std::int32_t& part : dot) part = kDotStart;
       SIMT_UNROLL
       for (int i = 0; i < 4; ++i) {
-        dot = simt::dp4a(codes[i], low.word[i], dot);
-        dot = simt::dp4a(codes[4 + i], high.word[i], dot);
+        std::int32_t& first = dot[0];
+        std::int32_t& last = dot[Tiles::kParts - 1];
+        first = simt::dp4a(codes[i], low.word[i], first);
+        last = simt::dp4a(codes[4 + i], high.word[i], last);
       }
-      const float x_scale = simt::load(simt::cast<float>(stage + (Layout::kXScales + 4 * r)));
-      acc[r] = accumulate<Tiles>(w_scale, x_scale, dot, acc[r]);
+      const std::uint32_t scale =
+          simt::load(simt::cast<std::uint32_t>(x + (XLayout::kScales + 4 * r)));
+      std::uint32_t sums = 0;
+      if constexpr (Tiles::kHasMin) {
+        sums = simt::load(simt::cast<std::uint32_t>(x + (XLayout::kSums + 4 * r)));
+      }
+      const auto group = x_group<Tiles>(scale, sums);
+      SIMT_UNROLL
+      for (int part = 0; part < Tiles::kParts; ++part) {
+        acc[r] = accumulate<Tiles>(scales, part, 0, group, dot[part], acc[r]);
+      }
     }
   });
 
@@ -63,7 +61,7 @@ matvec_dp4a(MatvecArgs args) {
   for (int r = 0; r < kXRows; ++r) {
     simt::store(partial_sum<kXRows>(static_cast<std::int32_t>(simt::warp()), r, lane), acc[r]);
   }
-  finish_tile<kXRows>(args);
+  finish_tile<kXRows>(args, work);
 }
 
 }  // namespace sluice::cuda

@@ -119,6 +119,7 @@ SIMT_DEVICE void multiply_weight_row(const MatvecFloatArgs& args, const ExpertIt
 }
 
 SIMT_KERNEL(kMatvecFloatThreads) matvec_float(MatvecFloatArgs args) {
+  simt::wait_for_previous();
   const auto blocks = static_cast<std::uint32_t>(matvec_float_item_blocks(args.rows));
   const std::int64_t group = simt::block_index() % blocks;
   const std::int64_t weight_row = group * kMatvecFloatRows + simt::warp();

@@ -104,6 +104,7 @@ SIMT_DEVICE void add_batch(const NormArgs& args, const NormRow& row, simt::Globa
 }
 
 SIMT_KERNEL(kNormThreads) add_and_normalise(NormArgs args) {
+  simt::wait_for_previous();
   const std::int64_t out_row = simt::block_index();
   const bool gathers = !simt::is_null(args.row);
   const std::int64_t in_row = gathers ? simt::load(args.row + out_row) : out_row;

@@ -18,9 +18,13 @@ namespace sluice::cuda {
 
 inline constexpr std::int32_t kQuantizeThreads = 256;  // 1024 values of one row a block
 
-// Blocks for a row; the grid has rows times as many.
+// Blocks for a row.
 SIMT_ANYWHERE std::int32_t quantize_row_blocks(std::int32_t cols) {
   return (cols + 4 * kQuantizeThreads - 1) / (4 * kQuantizeThreads);
+}
+// Blocks of the grid.
+SIMT_ANYWHERE std::int32_t quantize_blocks(std::int32_t rows, std::int32_t cols) {
+  return rows * quantize_row_blocks(cols);
 }
 
 // The code of x, in the low byte. Adding 1.5 * 2^23 rounds |x| < 2^22 to the nearest integer, ties
@@ -73,6 +77,7 @@ SIMT_DEVICE void quantize_four(const simt::Words& x, bool inside, std::int64_t a
 }
 
 SIMT_KERNEL(kQuantizeThreads) quantize_rows(QuantizeArgs args) {
+  simt::wait_for_previous();
   const auto blocks = static_cast<std::uint32_t>(quantize_row_blocks(args.cols));
   const std::int64_t row = simt::block_index() / blocks;
   const std::int64_t chunk = simt::block_index() % blocks;

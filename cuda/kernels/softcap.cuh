@@ -18,6 +18,7 @@ SIMT_ANYWHERE std::int64_t softcap_blocks(std::int64_t count) {
 }
 
 SIMT_KERNEL(kSoftcapThreads) softcap_logits(SoftcapArgs args) {
+  simt::wait_for_previous();
   const std::int64_t first = static_cast<std::int64_t>(simt::block_index()) * kRowStep;
   const std::int64_t left = args.count - first;
   const std::int32_t some = left < kRowStep ? static_cast<std::int32_t>(left) : kRowStep;

@@ -125,7 +125,9 @@ Result<BenchResult> measure(Engine& engine, const BenchOptions& options, Console
   result.depth = static_cast<std::uint32_t>(*options.depth);
   result.decoded = static_cast<std::uint32_t>(*options.decode);
   const int repetitions = static_cast<int>(*options.repetitions);
-  result.bandwidth = measure_read_bandwidth(options.model.threads(), console.cancel());
+  // Of this machine's memory; of a GPU's nothing is known here.
+  result.bandwidth =
+      engine.info().on_gpu ? 0 : measure_read_bandwidth(options.model.threads(), console.cancel());
 
   Bench bench(engine, console.cancel());
   SLUICE_ASSIGN_OR_RETURN([[maybe_unused]] const double warm, bench.prompt(2));
@@ -170,17 +172,22 @@ double share(const PassTime& pass, double bandwidth) {
 }
 
 std::string describe(const BenchResult& result, Engine& engine, KvCacheType kv) {
-  std::string text =
-      fmt::format("{}, {}, {} cache; reads {:.1f} GB/s\n", engine.spec().architecture,
-                  engine.backend().description(), kv_type_name(kv), result.bandwidth / 1e9);
+  std::string text = fmt::format(
+      "{}, {}, {} cache{}\n", engine.spec().architecture, engine.backend().description(),
+      kv_type_name(kv),
+      result.bandwidth > 0 ? fmt::format("; reads {:.1f} GB/s", result.bandwidth / 1e9) : "");
   if (result.prompt > 0) {
     text += fmt::format("prompt of {} tokens: {:.1f} t/s ({:.1f} ms)\n", result.prompt,
                         result.prompt / result.prompt_seconds, 1e3 * result.prompt_seconds);
   }
   const auto traffic = [&result](const PassTime& pass) {
-    return fmt::format("{} read, {:.2f} GB/s, {:.0f}% of the bandwidth",
-                       format_bytes(static_cast<std::uint64_t>(pass.bytes)),
-                       pass.bytes / pass.seconds / 1e9, 100 * share(pass, result.bandwidth));
+    std::string line =
+        fmt::format("{} read, {:.2f} GB/s", format_bytes(static_cast<std::uint64_t>(pass.bytes)),
+                    pass.bytes / pass.seconds / 1e9);
+    if (result.bandwidth > 0) {
+      line += fmt::format(", {:.0f}% of the bandwidth", 100 * share(pass, result.bandwidth));
+    }
+    return line;
   };
   if (result.decoded > 0) {
     text += fmt::format("decode at depth {}: {:.1f} t/s ({:.2f} ms a token); {}\n", result.depth,

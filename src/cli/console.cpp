@@ -57,7 +57,7 @@ std::size_t terminal_columns() {
 // Messages quote model files, templates and arguments.
 std::string as_line(std::string_view text) {
   constexpr std::size_t kLongest = 4000;
-  return printable(text, kLongest) + "\n";
+  return printable_message(text, kLongest) + "\n";
 }
 
 }  // namespace

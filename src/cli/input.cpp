@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "src/text/utf8.h"
+
 namespace sluice::cli {
 namespace {
 
@@ -50,6 +52,19 @@ Result<std::string> read_stdin(const std::atomic<bool>& cancel) {
 
 Result<std::string> read_file_or_stdin(const std::string& path, const std::atomic<bool>& cancel) {
   return path == "-" ? read_stdin(cancel) : read_file(path, cancel);
+}
+
+void warn_of_invalid_utf8(std::string_view text, std::string_view what, Console& console) {
+  std::size_t bad = 0;
+  for (std::string_view rest = text; !rest.empty();) {
+    const Utf8Char next = decode_utf8(rest);
+    if (next.status != Utf8Status::kValid) bad += next.length;
+    rest.remove_prefix(next.length);
+  }
+  if (bad > 0) {
+    console.warning(fmt::format("{} is not UTF-8 throughout: {} byte{} read as U+FFFD", what, bad,
+                                bad == 1 ? " is" : "s are"));
+  }
 }
 
 void drop_final_newline(std::string& text) {

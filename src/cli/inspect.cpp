@@ -66,7 +66,7 @@ std::string describe_types(const GgufFile& file) {
 }
 
 std::string describe_spec(const Result<Model>& model) {
-  if (!model.ok()) return row("can be run", "no: " + printable(model.error().message, 400));
+  if (!model.ok()) return row("can be run", "no: " + printable_message(model.error().message, 400));
   const ModelSpec& spec = model->spec;
   std::string text = row("can be run", "yes");
   text += row("layers", fmt::format("{} of width {}", spec.layers, spec.embedding));
@@ -87,12 +87,14 @@ std::string describe_spec(const Result<Model>& model) {
     for (const LayerSpec& layer : spec.layer) window = std::max(window, layer.window);
     text += row("sliding window", fmt::format("{} tokens in {} layers", window, windowed));
   }
-  for (const std::string& warning : spec.warnings) text += row("note", printable(warning, 400));
+  for (const std::string& warning : spec.warnings)
+    text += row("note", printable_message(warning, 400));
   return text;
 }
 
 std::string describe_tokenizer(const Result<std::unique_ptr<Tokenizer>>& loaded) {
-  if (!loaded.ok()) return row("tokenizer", "unusable: " + printable(loaded.error().message, 400));
+  if (!loaded.ok())
+    return row("tokenizer", "unusable: " + printable_message(loaded.error().message, 400));
   const Tokenizer& tokenizer = **loaded;
   std::string text = fmt::format("{}", tokenizer.model());
   if (!tokenizer.pretokenizer().empty()) text += fmt::format(", {}", tokenizer.pretokenizer());
@@ -107,7 +109,7 @@ std::string describe_tokenizer(const Result<std::unique_ptr<Tokenizer>>& loaded)
   }
   text += row("ends of generation", ends.empty() ? "none known" : ends);
   for (const std::string& warning : tokenizer.warnings()) {
-    text += row("note", printable(warning, 400));
+    text += row("note", printable_message(warning, 400));
   }
   return text;
 }

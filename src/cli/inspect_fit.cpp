@@ -56,7 +56,8 @@ std::uint64_t active_weight_bytes(const Model& model) {
         sum_bytes(layer.expert_gate) + sum_bytes(layer.expert_up) + sum_bytes(layer.expert_down);
   }
   // The backend's layout may need more bytes than the file's.
-  const auto packed = static_cast<double>(cpu::PackedWeights::bytes_needed(model.weights));
+  const auto packed =
+      static_cast<double>(cpu::PackedWeights::bytes_needed(model.weights, {0, model.spec.layers}));
   const double used = model.spec.experts == 0
                           ? 0
                           : static_cast<double>(model.spec.experts_used) / model.spec.experts;
@@ -69,7 +70,7 @@ std::uint64_t kv_bytes_at_depth(const ModelSpec& spec, KvCacheType type, std::ui
   for (const LayerSpec& layer : spec.layer) {
     seen += layer.window == 0 ? depth : std::min(depth, layer.window);
   }
-  return seen * (cpu::kv_bytes_per_token(spec, type) / std::max(spec.layers, 1u));
+  return seen * cpu::kv_bytes_per_token(spec, type, 1);
 }
 
 Fit compute_fit(const Model& model, std::span<const std::int64_t> contexts,
@@ -112,25 +113,26 @@ std::string describe_fit(const Fit& fit) {
                   fit.bandwidth / 1e9, fit.threads, format_bytes(fit.weight_bytes));
   text += fmt::format("{:<24}{}\n", "memory available",
                       fit.available ? format_bytes(fit.available) : std::string("unknown"));
-  text += fmt::format("{:<10}", "context");
+  text += fmt::format("{:<11}", "context");
   for (const KvCacheType type : kFitTypes) {
-    text += fmt::format("{:>26}", fmt::format("{} cache", kv_type_name(type)));
+    text += fmt::format("{:>28}", fmt::format("{} cache", kv_type_name(type)));
   }
   text += '\n';
   for (const FitRow& row : fit.rows) {
-    text += fmt::format("{:<10}", row.context);
+    text += fmt::format("{:<11}", row.context);
     for (const FitCell& cell : row.cells) {
       const bool fits = fit.available == 0 || cell.memory.total() <= fit.available;
       text +=
-          fmt::format("{:>26}", fmt::format("{}{} {:>8.1f} t/s", fits ? "" : "(too much) ",
+          fmt::format("{:>28}", fmt::format("{}{} {:>8.1f} t/s", fits ? "" : "over ",
                                             format_bytes(cell.memory.total()), cell.tokens_per_s));
     }
     text += '\n';
   }
-  text += fmt::format("{:<10}", "largest");
+  text += fmt::format("{:<11}", "largest");
   for (const std::uint32_t context : fit.largest) {
-    text += fmt::format("{:>26}", fit.available ? fmt::format("{} tokens", context) : "unknown");
+    text += fmt::format("{:>28}", fit.available ? fmt::format("{} tokens", context) : "unknown");
   }
+  text += "\nover: takes more memory than is available";
   text += fmt::format("\ntrained for {} tokens; larger contexts run, with a warning\n",
                       fit.trained_context);
   return text;

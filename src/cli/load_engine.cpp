@@ -12,6 +12,7 @@ Result<std::unique_ptr<Engine>> load_engine(const std::string& path, const Engin
   progress.clear();
   if (!engine.ok()) return engine;
   for (const std::string& line : (*engine)->info().warnings) console.warning(line);
+  for (const std::string& line : (*engine)->info().notes) console.info(line);
   return engine;
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "cuda/host/cuda_platform.h"
 #include "src/backend/cpu/thread_pool.h"
 #include "src/cli/bundled_model.h"
 #include "src/cli/numbers.h"
@@ -15,6 +16,8 @@ namespace {
 
 constexpr std::int64_t kLongestContext = std::int64_t{1} << 31;
 constexpr std::int64_t kMostThreads = 1024;
+constexpr std::int64_t kMostDevices = 1024;
+constexpr std::uint32_t kMostLayers = 1u << 20;
 
 struct KvName {
   std::string_view name;
@@ -23,13 +26,29 @@ struct KvName {
 constexpr std::array<KvName, 3> kKvNames = {
     {{"int8", KvCacheType::kInt8}, {"f16", KvCacheType::kF16}, {"f32", KvCacheType::kF32}}};
 
-Status check_device(std::string_view device) {
-  if (device == "auto" || device == "cpu") return {};
-  if (device == "cuda" || device.starts_with("cuda:")) {
-    return make_error(ErrorCode::kUsage, "'{}': this build has no CUDA backend; use cpu or auto",
-                      device);
+Result<DeviceChoice> parse_device(std::string_view text) {
+  using Kind = DeviceChoice::Kind;
+  const std::string_view gpu = cuda::platform() != nullptr ? ", cuda or cuda:N" : "";
+  DeviceChoice choice;
+  if (text == "auto") return choice;
+  if (text == "cpu") {
+    choice.kind = Kind::kCpu;
+    return choice;
   }
-  return make_error(ErrorCode::kUsage, "'{}' is not a device; expected auto or cpu", device);
+  if (text == "cuda" || text.starts_with("cuda:")) {
+    if (cuda::platform() == nullptr) {
+      return make_error(ErrorCode::kUsage, "'{}': this build has no CUDA backend; use cpu or auto",
+                        text);
+    }
+    choice.kind = Kind::kGpu;
+    if (text == "cuda") return choice;
+    const std::optional<std::int64_t> index = parse_integer(text.substr(5));
+    if (index && *index >= 0 && *index < kMostDevices) {
+      choice.device = static_cast<std::uint32_t>(*index);
+      return choice;
+    }
+  }
+  return make_error(ErrorCode::kUsage, "'{}' is not a device; expected auto, cpu{}", text, gpu);
 }
 
 }  // namespace
@@ -65,7 +84,15 @@ void ModelFlags::declare_machine(Flags& flags) {
                 SLUICE_ASSIGN_OR_RETURN(kv, parse_kv_type(text));
                 return {};
               });
-  flags.value("--device", "NAME", "auto or cpu (auto)", check_device);
+  flags.value(
+      "--device", "NAME",
+      cuda::platform() != nullptr ? "auto, cpu, cuda or cuda:N (auto)" : "auto or cpu (auto)",
+      [this](std::string_view text) -> Status {
+        SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, parse_device(text));
+        device_.kind = choice.kind;
+        device_.device = choice.device;
+        return {};
+      });
 }
 
 void ModelFlags::declare_rare(Flags& flags) {
@@ -76,7 +103,9 @@ void ModelFlags::declare_rare(Flags& flags) {
                 cpu_isa_ = text;
                 return {};
               });
-  flags.value("-ngl,--gpu-layers,--n-gpu-layers", "N", "layers on a GPU (auto); none in this build",
+  flags.value("-ngl,--gpu-layers,--n-gpu-layers", "N",
+              cuda::platform() != nullptr ? "layers on GPUs: a number, auto or all (auto)"
+                                          : "layers on a GPU (auto); none in this build",
               [this](std::string_view text) -> Status {
                 const std::optional<std::int64_t> layers = parse_integer(text);
                 if (text != "auto" && text != "all" && (!layers || *layers < -1)) {
@@ -85,7 +114,13 @@ void ModelFlags::declare_rare(Flags& flags) {
                                     "all",
                                     text);
                 }
-                wants_gpu_ = text != "auto" && text != "0";
+                device_.gpu_layers.reset();
+                if (layers && *layers >= 0) {
+                  device_.gpu_layers =
+                      static_cast<std::uint32_t>(std::min<std::int64_t>(*layers, kMostLayers));
+                } else if (text != "auto") {
+                  device_.gpu_layers = kMostLayers;  // all, which -1 means to llama.cpp's users
+                }
                 return {};
               });
 }
@@ -107,10 +142,9 @@ Result<std::string> ModelFlags::path(Console& console) const {
 }
 
 EngineOptions ModelFlags::engine_options(Console& console, Progress& progress) const {
-  if (wants_gpu_) {
-    console.warning("--gpu-layers: this build has no GPU backend; all layers run on the CPU");
-  }
   EngineOptions options;
+  options.gpu = cuda::platform();
+  options.device = device_;
   if (context) {
     options.context = static_cast<std::uint32_t>(
         std::min<std::int64_t>(*context, std::numeric_limits<std::uint32_t>::max()));

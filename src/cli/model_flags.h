@@ -26,7 +26,7 @@ class ModelFlags {
   Result<std::string> path(Console& console) const;
 
   // Options for Engine::load; its warnings are not printed yet. Loading can be interrupted and
-  // shows its progress. Warns of --gpu-layers, which nothing can follow yet.
+  // shows its progress.
   EngineOptions engine_options(Console& console, Progress& progress) const;
 
   std::optional<std::int64_t> context;
@@ -38,7 +38,7 @@ class ModelFlags {
   std::optional<std::string> model_;
   std::optional<std::int64_t> threads_;
   std::string cpu_isa_;
-  bool wants_gpu_ = false;
+  DeviceChoice device_;
 };
 
 std::string_view kv_type_name(KvCacheType type);  // "int8"

@@ -117,6 +117,7 @@ Status perplexity_command(std::span<const std::string> args, Console& console) {
   }
   SLUICE_ASSIGN_OR_RETURN(const std::string text,
                           read_file_or_stdin(*options.file, console.cancel()));
+  warn_of_invalid_utf8(text, "the text", console);
   SLUICE_ASSIGN_OR_RETURN(const std::string path, options.model.path(console));
 
   Progress progress(console);

@@ -63,6 +63,7 @@ Status PromptFlags::read(Console& console) {
 Result<PromptFlags::Prompt> PromptFlags::encode(const Engine& engine, Console& console) const {
   if (!ids_.empty()) return Prompt{ids_, Form::kIds};
   const ExitOnInterrupt nothing_to_lose;
+  warn_of_invalid_utf8(text_, "the prompt", console);
   const Tokenizer& tokenizer = engine.tokenizer();
   Prompt prompt;
   const GgufValue* chat = raw_ ? nullptr : engine.file().find("tokenizer.chat_template");

@@ -209,8 +209,9 @@ Status run_command(std::span<const std::string> args, Console& console) {
   } else {
     return generated.error();
   }
-  double bandwidth = 0;
-  if (result.finish != FinishReason::kInterrupted && (options.json || options.stats)) {
+  double bandwidth = 0;  // of this machine's memory; of a GPU's nothing is known
+  const bool wanted = options.json || options.stats;
+  if (result.finish != FinishReason::kInterrupted && wanted && !engine->info().on_gpu) {
     bandwidth = measure_read_bandwidth(options.model.threads(), console.cancel());
   }
   const RunReport report = {*engine,

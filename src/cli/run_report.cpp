@@ -78,6 +78,7 @@ std::string run_json(const RunReport& report) {
   const GenerateResult& result = report.result;
   Json json;
   json["model"] = json_text(model_name(report.engine));
+  json["device"] = json_text(report.engine.backend().description());
   json["prompt_tokens"] = report.prompt.ids.size();
   json["tokens"] = result.tokens;
   json["text"] = json_text(result.text);

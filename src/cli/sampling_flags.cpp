@@ -87,7 +87,9 @@ void SamplingFlags::declare(Flags& flags, std::string_view seed) {
                 if (say_seed) return {};
                 overrides.seed = parse_unsigned(text);
                 if (overrides.seed) return {};
-                return make_error(ErrorCode::kUsage, "'{}' is not a whole number from -1", text);
+                return make_error(ErrorCode::kUsage,
+                                  "'{}' is not a whole number from -1 to 18446744073709551615",
+                                  text);
               });
   for (const NumericFlag& flag : kCommon) declare_number(flags, flag, target);
 }

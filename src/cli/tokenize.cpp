@@ -80,6 +80,7 @@ Status tokenize_command(std::span<const std::string> args, Console& console) {
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, Tokenizer::load(file));
   for (const std::string& line : tokenizer->warnings()) console.warning(line);
 
+  warn_of_invalid_utf8(text, "the text", console);
   const TokenizeOptions how = {options.bos, options.special};
   if (options.json && from_stdin) {
     const Json input = Json::parse(text, nullptr, false);
@@ -89,7 +90,9 @@ Status tokenize_command(std::span<const std::string> args, Console& console) {
     }
     const std::size_t start = text.find_first_not_of(" \t\r\n");
     if (input.is_discarded() && start != std::string::npos && text[start] == '[') {
-      console.warning("stdin is no valid JSON array: taken as one plain text");
+      return bad_input(
+          "with --json, a text on stdin that begins with '[' is a JSON array of strings, and this "
+          "is no valid JSON; a plain text that begins so can be given as an argument");
     }
   }
   SLUICE_ASSIGN_OR_RETURN(const std::vector<std::int32_t> ids, tokenizer->encode(text, how));

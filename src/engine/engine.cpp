@@ -2,68 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 
-#include "src/backend/cpu/cpu_backend.h"
-#include "src/backend/cpu/kernels.h"
 #include "src/backend/cpu/thread_pool.h"
+#include "src/backend/placement.h"
+#include "src/engine/memory_fit.h"
 
 namespace sluice {
 namespace {
 
 constexpr std::uint32_t kDefaultContext = 4096;
 constexpr std::uint32_t kMaxChunk = 8192;
-
-double mib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-
-// The message for a plan that does not fit: the numbers, and what would make it fit.
-Error too_large(const Model& model, const cpu::CpuOptions& options, const MemoryPlan& plan) {
-  std::string advice;
-  // Part of the work buffers grows with the context, too.
-  cpu::CpuOptions none = options;
-  none.positions = 0;
-  const std::uint64_t work = cpu::plan_memory(model, none).work;
-  const std::uint64_t work_per_token = (plan.work - work) / options.positions;
-  if (plan.weights + work < plan.available) {
-    const std::uint64_t left = plan.available - plan.weights - work;
-    const std::uint64_t tokens =
-        left / (cpu::kv_bytes_per_token(model.spec, options.kv) + work_per_token);
-    if (tokens >= 64) advice = fmt::format("-c {} would fit", tokens / 64 * 64);
-    if (options.kv != KvCacheType::kInt8) {
-      const std::uint64_t more =
-          left / (cpu::kv_bytes_per_token(model.spec, KvCacheType::kInt8) + work_per_token);
-      advice += fmt::format("{}--kv int8 would fit {} tokens", advice.empty() ? "" : ", ", more);
-    }
-  }
-  if (advice.empty()) advice = "a smaller model or a smaller quantization is needed";
-  return make_error(ErrorCode::kNoMemory,
-                    "not enough memory: weights {:.0f} MiB + KV cache {:.0f} MiB + work buffers "
-                    "{:.0f} MiB = {:.0f} MiB are needed, {:.0f} MiB are available; {}",
-                    mib(plan.weights), mib(plan.kv_cache), mib(plan.work), mib(plan.total()),
-                    mib(plan.available), advice);
-}
-
-std::uint32_t cache_blocks(const Model& model, cpu::CpuOptions cpu_options,
-                           const EngineOptions& options) {
-  const auto blocks_for = [](std::uint64_t tokens) {
-    const std::uint64_t blocks = tokens / cpu::kKvBlock + (tokens % cpu::kKvBlock != 0 ? 1 : 0);
-    return static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(blocks, std::numeric_limits<std::uint32_t>::max()));
-  };
-  const std::uint32_t context = cpu_options.positions;
-  if (options.kv_tokens > context) return blocks_for(options.kv_tokens);
-  cpu_options.kv_blocks = blocks_for(context);
-  const MemoryPlan one = cpu::plan_memory(model, cpu_options);
-  std::uint64_t tokens = std::uint64_t{context} * std::max(options.sequences, 1u);
-  if (one.available > one.total()) {
-    const std::uint64_t more =
-        (one.available - one.total()) / 2 / cpu::kv_bytes_per_token(model.spec, cpu_options.kv);
-    tokens = std::min(tokens, context + more);
-  } else if (one.available != 0) {
-    tokens = context;
-  }
-  return blocks_for(tokens);
-}
 
 }  // namespace
 
@@ -100,27 +48,33 @@ Result<std::unique_ptr<Engine>> Engine::load(const std::string& path,
   }
   engine->prefill_chunk_ = options.prefill_chunk;
 
-  cpu::CpuOptions cpu_options;
+  PlacementRequest request;
+  request.model = engine->model_.get();
+  request.gpu = options.gpu;
+  request.choice = options.device;
+  cpu::CpuOptions& sizes = request.cpu;
   engine->threads_ = options.threads_of != nullptr
                          ? options.threads_of->threads_
                          : std::make_shared<cpu::ThreadPool>(
                                options.threads != 0 ? options.threads : cpu::default_threads());
-  cpu_options.pool = engine->threads_;
-  cpu_options.isa = options.cpu_isa;
-  cpu_options.kv = options.kv;
-  cpu_options.positions = engine->context_;
-  cpu_options.max_rows = options.prefill_chunk;
-  cpu_options.max_logits = std::min(options.max_logits, options.prefill_chunk);
-  cpu_options.cancel = options.cancel;
-  cpu_options.on_progress = options.on_progress;
-  cpu_options.kv_blocks = cache_blocks(*engine->model_, cpu_options, options);
-  engine->info_.memory = cpu::plan_memory(*engine->model_, cpu_options);
-  const MemoryPlan& plan = engine->info_.memory;
-  if (plan.available != 0 && plan.total() > plan.available) {
-    return too_large(*engine->model_, cpu_options, plan);
-  }
-  SLUICE_ASSIGN_OR_RETURN(engine->backend_, cpu::create_cpu_backend(*engine->model_, cpu_options));
-  engine->kv_ = std::make_unique<KvCache>(cpu_options.kv_blocks, engine->backend_->block_tokens());
+  sizes.pool = engine->threads_;
+  sizes.isa = options.cpu_isa;
+  sizes.kv = options.kv;
+  sizes.positions = engine->context_;
+  sizes.max_rows = options.prefill_chunk;
+  sizes.max_logits = std::min(options.max_logits, options.prefill_chunk);
+  sizes.cancel = options.cancel;
+  sizes.on_progress = options.on_progress;
+  sizes.kv_blocks = blocks_for_tokens(std::max(engine->context_, options.kv_tokens));
+  SLUICE_ASSIGN_OR_RETURN(Placement placement, place(request));
+  sizes.kv_blocks = choose_kv_blocks(request, placement, options.kv_tokens, options.sequences);
+  placement = replan(request, std::move(placement), sizes.kv_blocks);
+  if (!placement.fits()) return too_large(request, placement);
+  engine->info_.memory = placement.total();
+  engine->info_.on_gpu = placement.parts.back().gpu;
+  engine->info_.notes = placement.notes;
+  SLUICE_ASSIGN_OR_RETURN(engine->backend_, create_backend(request, placement));
+  engine->kv_ = std::make_unique<KvCache>(sizes.kv_blocks, engine->backend_->block_tokens());
   const std::chrono::duration<double, std::milli> elapsed =
       std::chrono::steady_clock::now() - start;
   engine->info_.load_ms = elapsed.count();

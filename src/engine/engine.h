@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/backend/backend.h"
+#include "src/backend/placement.h"
 #include "src/base/status.h"
 #include "src/gguf/gguf.h"
 #include "src/kv/kv_cache.h"
@@ -35,6 +36,8 @@ struct EngineOptions {
   KvCacheType kv = KvCacheType::kInt8;
   std::uint32_t threads = 0;                  // 0: default_threads()
   const Engine* threads_of = nullptr;         // of that engine instead; never run both at once
+  const GpuPlatform* gpu = nullptr;           // null: none in this build; must outlive the engine
+  DeviceChoice device;                        // who runs which layers
   std::string cpu_isa;                        // "": the best this machine supports
   std::uint32_t prefill_chunk = 256;          // rows of a prompt pass; never changes results
   std::uint32_t max_logits = 17;              // rows with logits in one pass (scoring wants more)
@@ -46,8 +49,10 @@ struct EngineOptions {
 // What loading found out, for --stats and --json.
 struct LoadInfo {
   double load_ms = 0;
-  MemoryPlan memory;
+  MemoryPlan memory;                  // on all devices
+  bool on_gpu = false;                // some layers are
   std::vector<std::string> warnings;  // lines for the user
+  std::vector<std::string> notes;     // what was decided that the user may want to know
 };
 
 class Engine {

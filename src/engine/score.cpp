@@ -33,8 +33,11 @@ Result<Score> score(Engine& engine, std::span<const std::int32_t> tokens,
   const auto start = std::chrono::steady_clock::now();
   const std::uint32_t window = options.window;
   if (window < 2 || options.skip >= window - 1) {
-    return make_error(ErrorCode::kUsage, "a window of {} tokens with {} unscored leaves nothing",
-                      window, options.skip);
+    return make_error(
+        ErrorCode::kUsage,
+        "a window of {} tokens with {} unscored leaves nothing to score; {} or more are "
+        "needed",
+        window, options.skip, std::max<std::uint64_t>(3, std::uint64_t{options.skip} + 2));
   }
   if (window > engine.context()) {
     return make_error(ErrorCode::kUsage, "a window of {} tokens is larger than the context of {}",

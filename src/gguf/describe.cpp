@@ -88,7 +88,9 @@ std::string array_to_string(const GgufArray& array, std::size_t max_bytes) {
 
 }  // namespace
 
-std::string printable(std::string_view text, std::size_t max_bytes) {
+namespace {
+
+std::string escaped(std::string_view text, std::size_t max_bytes, bool backslashes) {
   std::string out;
   std::size_t at = 0;
   while (at < text.size()) {
@@ -108,7 +110,7 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
       out += "\\r";
     } else if (byte == '\t') {
       out += "\\t";
-    } else if (byte == '\\') {
+    } else if (byte == '\\' && backslashes) {
       out += "\\\\";
     } else if (byte < 0x20 || byte == 0x7f) {
       append_escaped(out, byte);
@@ -120,6 +122,16 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
     at += next.length;
   }
   return out;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, std::size_t max_bytes) {
+  return escaped(text, max_bytes, true);
+}
+
+std::string printable_message(std::string_view text, std::size_t max_bytes) {
+  return escaped(text, max_bytes, false);
 }
 
 std::string gguf_value_to_string(const GgufValue& value, std::size_t max_bytes) {

@@ -15,6 +15,8 @@ namespace sluice {
 // controls, line separators, bidi marks) as \u{202e}. Text of more than `max_bytes` bytes is cut at
 // a character and ends with "... (N bytes)".
 std::string printable(std::string_view text, std::size_t max_bytes = 200);
+// The same with backslashes as they are: for messages, whose parts have been made printable.
+std::string printable_message(std::string_view text, std::size_t max_bytes);
 
 // A metadata value on one line: numbers plain, strings quoted and escaped, arrays as
 // "[a, b, c, ... (32000 strings)]". Long strings and arrays are shortened with their length.

@@ -25,6 +25,7 @@ Result<Model> load_model(const GgufFile& file, std::uint32_t context) {
     SLUICE_ASSIGN_OR_RETURN(model.spec, model_internal::read_hyperparameters(file, arch));
     SLUICE_RETURN_IF_ERROR(model_internal::read_ropes(file, arch, context, model.spec));
     SLUICE_ASSIGN_OR_RETURN(model.weights, model_internal::find_weights(file, arch, model.spec));
+    model.weights.mapped = file.is_mapped();
     return model;
   }
   std::string known;

@@ -99,6 +99,7 @@ struct Weights {
   Vector output_norm;   // [embedding]
   MatrixRef output;     // [vocabulary, embedding]; the embedding itself where tied
   bool tied = false;
+  bool mapped = false;  // matrices lie in a mapped file: pages can be given back and read again
   std::vector<LayerWeights> layer;
 };
 

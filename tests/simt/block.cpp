@@ -64,6 +64,7 @@ std::string Block::run_block() {
   for (std::uint32_t i = 0; i < count; ++i) {
     Thread& thread = threads_[i];
     thread.status = Status::kReady;
+    thread.waited = false;
     thread.who = {.thread = i, .epoch = epoch_};
     thread.fiber->prepare(thread_entry, this);
   }
@@ -183,9 +184,19 @@ void Block::copy_async(std::int64_t to, const Buffer& from, std::int64_t offset,
                        std::uint32_t bytes, const Site& site) {
   Copy copy{.to = to, .bytes = size, .site = site};
   if (bytes != 0 && bytes != size) fault(site, fmt::format("copy of {} bytes of {}", bytes, size));
-  if (bytes != 0) from.device_read(offset, copy.data.data(), size, site);
+  if (bytes != 0) {
+    if (from.kernels_write()) check_waited(from, "copies from", site);
+    from.device_read(offset, copy.data.data(), size, site);
+  }
   shared_.start_copy(current_->who, to, size, site);
   current_->open_group.push_back(copy);
+}
+
+void Block::check_waited(const Buffer& buffer, const char* what, const Site& site) {
+  if (!shape_.overlaps || current_->waited) return;
+  fault(site, fmt::format("{} buffer '{}' before wait_for_previous: the kernel before may still "
+                          "write or read there",
+                          what, buffer.name()));
 }
 
 void Block::commit_async() {

@@ -26,6 +26,7 @@ struct Shape {
   std::uint32_t first_block = 0;   // run only blocks [first_block, last_block)
   std::uint32_t last_block = ~0u;  //
   bool reversed = false;           // threads take turns from the last to the first
+  bool overlaps = false;           // the kernel before may still run until wait_for_previous()
 };
 
 // Runs the kernel for all threads of all blocks. Returns the first fault, or nothing when all is
@@ -76,6 +77,9 @@ class Block {
                   std::uint32_t bytes, const Site& site);
   void commit_async();
   void wait_async(std::size_t latest, const Site& site);
+  void wait_for_previous() { current_->waited = true; }
+  // A fault where the running thread may not touch what kernels write, for it has not waited.
+  void check_waited(const Buffer& buffer, const char* what, const Site& site);
   [[noreturn]] void fault(const Site& site, const std::string& what);
 
  private:
@@ -92,6 +96,7 @@ class Block {
     Accessor who;
     Site barrier;
     Meeting meeting;
+    bool waited = false;  // for the kernel before
     std::vector<Copy> open_group;
     std::deque<std::vector<Copy>> groups;
   };

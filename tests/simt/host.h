@@ -34,11 +34,13 @@ inline Shared<std::uint8_t> dynamic_shared() { return Shared<std::uint8_t>(0); }
 inline void read_bytes(const Buffer* buffer, std::int64_t offset, void* to, std::size_t bytes,
                        const Site& site) {
   if (buffer == nullptr) fault(site, "read through a null pointer");
+  if (buffer->kernels_write()) Block::running().check_waited(*buffer, "reads from", site);
   buffer->device_read(offset, to, bytes, site);
 }
 inline void write_bytes(Buffer* buffer, std::int64_t offset, const void* from, std::size_t bytes,
                         const Site& site) {
   if (buffer == nullptr) fault(site, "write through a null pointer");
+  Block::running().check_waited(*buffer, "writes to", site);
   buffer->device_write(offset, from, bytes, site);
 }
 
@@ -86,6 +88,7 @@ inline std::uint32_t thread_index() { return Block::running().thread_index(); }
 inline std::uint32_t lane() { return thread_index() % 32; }
 inline std::uint32_t warp() { return thread_index() / 32; }
 
+inline void wait_for_previous() { Block::running().wait_for_previous(); }
 inline void sync_threads(const Site& site = Site::current()) {
   Block::running().sync_threads(site);
 }
@@ -121,6 +124,18 @@ inline std::int32_t dp4a(std::uint32_t a, std::uint32_t b, std::int32_t c) {
   return static_cast<std::int32_t>(sum);
 }
 
+inline std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
+  const std::uint64_t bytes = std::uint64_t{b} << 32 | a;
+  std::uint32_t result = 0;
+  for (std::uint32_t i = 0; i < 32; i += 8) {
+    const std::uint32_t nibble = selector >> (i / 2) & 0xf;
+    auto byte = static_cast<std::uint32_t>(bytes >> (8 * (nibble & 7))) & 0xff;
+    if ((nibble & 8) != 0) byte = (byte & 0x80) != 0 ? 0xff : 0;
+    result |= byte << i;
+  }
+  return result;
+}
+
 template <class T>
 Words load_matrices_x4(Shared<T> row, const Site& site = Site::current()) {
   const auto out = Block::running().meet({.operation = WarpOperation::kLoadMatricesX4,
@@ -148,6 +163,11 @@ inline void mma_s8(std::int32_t (&c)[4], const std::uint32_t (&a)[4], const std:
   for (std::size_t i = 0; i < 4; ++i) c[i] = static_cast<std::int32_t>(out[i]);
 }
 
+inline void mma_s8_k16(std::int32_t (&c)[4], const std::uint32_t (&a)[2], std::uint32_t b,
+                       const Site& site = Site::current()) {
+  mma_s8(c, {a[0], a[1], 0, 0}, {b, 0}, site);
+}
+
 template <class T, class U>
 void copy_async_16(Shared<T> to, Global<U> from, std::uint32_t bytes,
                    const Site& site = Site::current()) {
@@ -171,5 +191,6 @@ inline float square_root(float x) { return std::sqrt(x); }
 inline std::uint32_t float_bits(float f) { return std::bit_cast<std::uint32_t>(f); }
 inline float float_of_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 inline float half_to_float(std::uint16_t bits) { return sluice::half_to_float(bits); }
+inline std::uint16_t float_to_half(float f) { return sluice::float_to_half(f); }
 
 }  // namespace sluice::simt

@@ -84,6 +84,7 @@ void Buffer::device_read(std::int64_t offset, void* to, std::size_t bytes, const
 void Buffer::device_write(std::int64_t offset, const void* from, std::size_t bytes,
                           const Site& site) {
   check(offset, bytes, "write", site);
+  kernels_write_ = true;
   std::memcpy(data_ + offset, from, bytes);
   std::memset(written_ + offset, 1, bytes);
 }

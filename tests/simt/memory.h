@@ -50,8 +50,12 @@ class Buffer {
     read_bytes(i * sizeof(T), &value, sizeof(T));
     return value;
   }
+  // Bytes that must have been written.
+  void read_bytes(std::size_t offset, void* to, std::size_t bytes) const;
   // The first byte of [begin, end) that nobody has written.
   std::optional<std::size_t> first_unwritten(std::size_t begin, std::size_t end) const;
+  // Whether a kernel has ever written here.
+  bool kernels_write() const { return kernels_write_; }
   // How many bytes have been written.
   std::size_t written_bytes() const;
 
@@ -66,13 +70,13 @@ class Buffer {
   void device_write(std::int64_t offset, const void* from, std::size_t bytes, const Site& site);
 
  private:
-  void read_bytes(std::size_t offset, void* to, std::size_t bytes) const;
   void check(std::int64_t offset, std::size_t bytes, const char* what, const Site& site) const;
 
   std::string name_;
   std::size_t size_;
   std::byte* data_;
   std::uint8_t* written_;  // one flag a byte
+  bool kernels_write_ = false;
 };
 
 // A pointer into a buffer. Like a pointer it may point anywhere; what counts is where it is used.

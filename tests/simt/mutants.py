@@ -4,57 +4,108 @@
 
 Each fault replaces one piece of the kernels' source, which must be there exactly once: a kernel that changes takes
 its fault along or breaks the build. The copy gets a namespace of its own inside that of the kernels, so that it
-hides the real ones and still sees the headers that they share; arguments are part of it, or a call would find the
-real function too, by the namespace of its arguments.
+hides the real ones and still sees the headers that they share; arguments are part of it, or its functions get names of
+their own, or a call would find the real function too, by the namespace of its arguments.
 """
 
 import re
 import sys
 from pathlib import Path
 
-FILES = ["../arguments.h", "quantize.cuh", "matvec.cuh", "matvec_dp4a.cuh", "matvec_mma.cuh"]
+FILES = ["../arguments.h", "quantize.cuh", "tile_codes.cuh", "tile_sums.cuh", "matvec.cuh", "matvec_dp4a.cuh",
+         "matvec_mma.cuh", "gemm.cuh"]
 
-# (name, what is wrong, source, replacement)
+# (name, the Check of simt_faults_test.cpp that must catch it, what is wrong, source, replacement)
 FAULTS = [
-    ("missing_block_barrier", "no barrier between partial sums and their sum",
+    ("missing_block_barrier", "Matvec", "no barrier between partial sums and their sum",
      "  simt::sync_threads();  // all partial sums are there\n", ""),
-    ("missing_ring_barrier", "partial sums are written while other warps still read their rings",
+    ("missing_ring_barrier", "Matvec", "partial sums are written while other warps still read their rings",
      "  simt::sync_threads();  // all rings are through: their memory takes the partial sums\n", ""),
-    ("missing_arrival_sync", "lanes read a stage without waiting for the copies of others",
+    ("missing_arrival_sync", "Matvec", "lanes read a stage without waiting for the copies of others",
      "    simt::sync_warp();  // everyone's copies are there\n", ""),
-    ("missing_refill_sync", "a stage is filled anew while other lanes still read it",
+    ("missing_refill_sync", "Matvec", "a stage is filled anew while other lanes still read it",
      "    simt::sync_warp();  // everyone has read the stage\n", ""),
-    ("wait_for_too_few", "one group of copies too many may still be under way",
-     "simt::wait_async<Tiles::kStages - 1>()", "simt::wait_async<Tiles::kStages>()"),
-    ("wrong_row_tail", "rows past the matrix's last one are written",
-     "first_row + tile_row >= args.rows || ", ""),
-    ("wrong_x_tail", "activation rows past the last one are read",
-     "row < args.x_rows ? 16 : 0", "row <= args.x_rows ? 16 : 0"),
-    ("wrong_segment_tail", "the last segment does not end with the matrix",
+    ("wait_for_too_few", "Matvec", "one group of copies too many may still be under way",
+     "simt::wait_async<kStages - 1>()", "simt::wait_async<kStages>()"),
+    ("wrong_row_tail", "Matvec", "rows past the matrix's last one are written",
+     "work.first_row + tile_row >= args.rows || ", ""),
+    ("wrong_x_tail", "Matvec", "activation rows past the last one are read",
+     "const bool inside = lane / 2 < work.count;", "const bool inside = lane / 2 <= work.count;"),
+    ("wrong_segment_tail", "Matvec", "the last segment does not end with the matrix",
      "first + some < blocks ? first + some : blocks", "first + some"),
-    ("segments_backwards", "the segments' sums are added in another order",
+    ("segments_backwards", "Matvec", "the segments' sums are added in another order",
      "for (std::int32_t s = 1; s < segments; ++s) {", "for (std::int32_t s = segments - 1; s > 0; --s) {"),
-    ("lost_last_block", "the last block of each segment is left out",
+    ("lost_last_block", "Matvec", "the last block of each segment is left out",
      "block < end; ++block", "block < end - 1; ++block"),
-    ("offset_of_32_bits", "the offset of a record wraps",
-     "const std::int64_t at = record * Tiles::kRecordBytes + 16 * (i + lane);",
-     "const auto at = static_cast<std::int32_t>(static_cast<std::uint32_t>(record) * "
-     "Tiles::kRecordBytes + 16u * static_cast<std::uint32_t>(i + lane));"),
-    ("wrong_fragment_lane", "the words of a fragment change places",
-     "{low[2 * m], low[2 * m + 1], high[2 * m], high[2 * m + 1]}",
-     "{low[2 * m], high[2 * m], low[2 * m + 1], high[2 * m + 1]}"),
-    ("wrong_result_lane", "results of the tensor cores are taken for those of the neighbouring lane",
+    ("offset_of_32_bits", "FarTile", "the offset of a tile wraps",
+     "const std::int64_t offset = tile * tile_bytes<Tiles>(args.cols / kBlockCols);",
+     "const std::int64_t offset = static_cast<std::int32_t>(\n"
+     "      static_cast<std::uint32_t>(tile * tile_bytes<Tiles>(args.cols / kBlockCols)));"),
+    ("wrong_fragment_lane", "Matvec", "the words of a fragment change places",
+     "{low[2 * m], low[2 * m + 1], high[2 * m], high[2 * m + 1]}, x.b",
+     "{low[2 * m], high[2 * m], low[2 * m + 1], high[2 * m + 1]}, x.b"),
+    ("wrong_result_lane", "Matvec", "results of the tensor cores are taken for those of the neighbouring lane",
      "8 * n + 2 * t + i % 2, 16 * m + g", "8 * n + 2 * (t ^ 1) + i % 2, 16 * m + g"),
-    ("wrong_scale_row", "scales of the wrong rows",
-     "2 * (g + 8 * i)", "2 * (4 * g + i)"),
-    ("unfused_sum", "a multiplication and an addition instead of one fused operation",
-     "simt::fma(w_scale * x_scale, static_cast<float>(dot >> Tiles::kShift), acc)",
-     "w_scale * x_scale * static_cast<float>(dot >> Tiles::kShift) + acc"),
-    ("early_return", "lanes past the end leave before the shuffles",
+    ("wrong_scale_row", "Matvec", "scales of the wrong rows",
+     "load_scales<Tiles>(stage + Layout::kRecord, 4 * g, header)",
+     "load_scales<Tiles>(stage + Layout::kRecord, 4 * (g ^ 1), header)"),
+    ("unfused_sum", "Matvec", "a multiplication and an addition instead of one fused operation",
+     "simt::fma(w.scale[part][row] * x.scale, dot_value<Tiles>(dot), acc)",
+     "w.scale[part][row] * x.scale * dot_value<Tiles>(dot) + acc"),
+    ("early_return", "Quantize", "lanes past the end leave before the shuffles",
      "  simt::Words x = {};\n",
      "  if (!inside) return;\n  simt::Words x = {};\n"),
-    ("short_shuffle", "the largest value of half of a group only",
+    ("short_shuffle", "Quantize", "the largest value of half of a group only",
      "lanes = 4; lanes > 0", "lanes = 2; lanes > 0"),
+
+    ("no_header_in_a_bundle", "KTypes", "a segment that begins within a bundle gets no header",
+     "return block == first || block % Tiles::kBundleBlocks == 0;", "return first >= 0 && block % Tiles::kBundleBlocks == 0;"),
+    ("stale_header", "KTypes", "the header of a segment's first bundle is kept for all",
+     "return block == first || block % Tiles::kBundleBlocks == 0;", "return block == first;"),
+    ("minimum_added", "KTypes", "the minimum has the wrong sign",
+     "-(header.dmin[i] * static_cast<float>(bits[i]))", "header.dmin[i] * static_cast<float>(bits[i])"),
+    ("half_a_sum", "KTypes", "the minimum is multiplied with the sum of half of the activations",
+     "static_cast<float>(first + second)", "static_cast<float>(first)"),
+    ("sums_without_sign", "KTypes", "sums of activations are taken without their sign",
+     "const std::int32_t first = static_cast<std::int16_t>(sums & 0xffffu);",
+     "const std::int32_t first = static_cast<std::int32_t>(sums & 0xffffu);"),
+    ("unsigned_scales", "KTypes", "factors of scales are taken without their sign",
+     "static_cast<float>(static_cast<std::int8_t>(bits[i]))", "static_cast<float>(bits[i])"),
+    ("high_bits_of_another_row", "KTypes", "lanes of dp4a take the high bits of a neighbouring row",
+     "bits[0].word[t] >> (2 * (row / 8))", "bits[0].word[t] >> (2 * (row / 8 ^ 1))"),
+    ("one_codebook_half", "KTypes", "the fourth bit of a codebook's index is lost",
+     "((nibbles & 0x8888u) >> 1) | 0x3210u", "0x3210u"),
+
+    ("first_expert_only", "Experts", "all items go through the first expert",
+     "work.tile = work.tile + simt::load(item) * args.expert_bytes;", ""),
+    ("rows_not_chosen", "Experts", "activation rows are those of the results",
+     "source = simt::load(args.x_row + source)", "source += 0"),
+    ("item_too_long", "Experts", "an item writes as many rows as the kernel can do",
+     " || x_row >= work.count) continue", ") continue"),
+    ("item_of_none", "Experts", "an item without rows does those of the first",
+     "    work.count = simt::load(item + 2);\n",
+     "    work.count = simt::load(item + 2);\n    if (work.count == 0) work.count = 1;\n"),
+
+    ("gemm_missing_barrier", "Gemm", "warps do not wait for each other's copies",
+     "    simt::sync_threads();  // everyone's copies are there, and the stage before has been read\n", ""),
+    ("gemm_wait_for_too_few", "Gemm", "one group of copies too many may still be under way",
+     "simt::wait_async<kStages - 2>()", "simt::wait_async<kStages - 1>()"),
+    ("gemm_wrong_slot", "Gemm", "the stage that is filled is the one that is read",
+     "ring + (slot > 0 ? slot - 1 : kStages - 1) * Layout::kBytes", "ring + slot * Layout::kBytes"),
+    ("gemm_wrong_row_tail", "Gemm", "rows past the matrix's last one are written",
+     "if (r < args.rows && c < count) {", "if (c < count) {"),
+    ("gemm_wrong_x_tail", "Gemm", "activation rows past the last one are read",
+     "thread / 2 < count, block,", "thread / 2 <= count, block,"),
+    ("gemm_missing_tile", "Gemm", "warps past the last tile read weights all the same",
+     "if (has_tile) copy_weights", "copy_weights"),
+    ("gemm_one_segment", "Gemm", "blocks are summed without regard to segments",
+     "--left == 0 || block == blocks - 1", "--left == -blocks || block == blocks - 1"),
+    ("gemm_lost_segment", "Gemm", "the last segment is not added where it is shorter",
+     "--left == 0 || block == blocks - 1", "--left == 0"),
+    ("gemm_swapped_rows", "Gemm", "results of both halves of a fragment change places",
+     "const std::int32_t r = row + 8 * (i / 2);", "const std::int32_t r = row + 8 * (i / 2 ^ 1);"),
+    ("gemm_wrong_tile", "Gemm", "blocks of the grid take each other's tiles",
+     "grid_block / x_groups * kGemmTiles", "grid_block % x_groups * kGemmTiles"),
 ]
 
 
@@ -63,16 +114,34 @@ def body(text):
     return re.search(r"^namespace sluice::cuda \{\n(.*)^\}  // namespace sluice::cuda$", text, re.M | re.S).group(1)
 
 
-def copies(folder, files, faults):
+def with_own_names(source):
+    names = re.findall(r"^SIMT_(?:DEVICE|ANYWHERE)\b[^(;{]*\b(\w+)\(", source, re.M)
+    return re.sub(rf"\b({'|'.join(names)})(?=[(<])", r"\1_of_copy", source)
+
+
+def copies(folder, files, faults, finish=lambda source: source):
     """The files once for each fault, in a namespace of its name."""
     source = "".join(body((folder / name).read_text()) for name in files)
     parts = ["// Made by tests/simt/mutants.py.\n"]
-    for name, _, old, new in faults:
+    for name, *_, old, new in faults:
         if source.count(old) != 1:
-            sys.exit(f"mutants.py: fault '{name}' wants to replace what stands {source.count(old)} times in the kernels, "
+            sys.exit(f"{sys.argv[0]}: fault '{name}' wants to replace what stands {source.count(old)} times in the kernels, "
                      f"not once: {old!r}")
-        parts.append(f"namespace sluice::cuda::{name} {{\n{source.replace(old, new)}}}\n")
+        parts.append(f"namespace sluice::cuda::{name} {{\n{finish(source.replace(old, new))}}}\n")
     return "".join(parts)
+
+
+def visitor(faults, rows):
+    """Types of the copies, and a function that visits them; `rows` is its body."""
+    types = "".join(f"KERNELS_OF({name})\n" for name, *_ in faults)
+    return f"{types}template <class Visit>\nvoid for_each_fault(Visit visit) {{\n{rows}}}\n"
+
+
+def write_mutants(files, faults):
+    """Writes copies of `files` with functions of their own names to the header that the command line names."""
+    folder, output = Path(sys.argv[1]), Path(sys.argv[2])
+    rows = "".join(f'  visit.template operator()<{name}_kernels>("{name}", "{what}");\n' for name, what, *_ in faults)
+    write(output, copies(folder, files, faults, with_own_names) + visitor(faults, rows))
 
 
 def write(output, text):
@@ -82,9 +151,9 @@ def write(output, text):
 
 def main():
     folder, output = Path(sys.argv[1]), Path(sys.argv[2])
-    rows = "".join(f'  visit.template operator()<{name}_kernels>("{name}", "{what}");\n' for name, what, _, _ in FAULTS)
-    types = "".join(f"KERNELS_OF({name})\n" for name, *_ in FAULTS)
-    write(output, f"{copies(folder, FILES, FAULTS)}{types}template <class Visit>\nvoid for_each_fault(Visit visit) {{\n{rows}}}\n")
+    rows = "".join(f'  visit.template operator()<{name}_kernels, sluice::simt::Check::k{check}>("{name}", "{what}");\n'
+                   for name, check, what, *_ in FAULTS)
+    write(output, copies(folder, FILES, FAULTS) + visitor(FAULTS, rows))
 
 
 if __name__ == "__main__":

@@ -25,23 +25,28 @@ KvType storage(KvCacheType type) {
 // More than any machine has, where the product does not fit 64 bits (and sums with it still do).
 constexpr std::uint64_t kTooManyBytes = std::uint64_t{1} << 62;
 
-std::uint64_t kv_cache_bytes(const ModelSpec& spec, KvCacheType type, std::uint32_t blocks) {
+std::uint64_t kv_cache_bytes(const ModelSpec& spec, KvCacheType type, std::uint32_t layers,
+                             std::uint32_t blocks) {
   const KvLayout layout{storage(type), spec.head_dim};
   std::uint64_t bytes = layout.head_bytes();
-  for (const std::uint64_t factor : {spec.kv_heads, spec.layers, blocks}) {
+  for (const std::uint64_t factor : {spec.kv_heads, layers, blocks}) {
     bytes = checked_mul(bytes, factor).value_or(kTooManyBytes);
   }
   return std::min(bytes, kTooManyBytes);
 }
 
-// Key outliers of every layer; only the int8 cache needs them.
-std::vector<std::vector<KeyOutliers>> all_outliers(const Model& model, KvCacheType type,
-                                                   std::uint32_t positions) {
+// Key outliers of the layers; only the int8 cache needs them.
+std::vector<std::vector<KeyOutliers>> all_outliers(const Model& model, LayerRange layers,
+                                                   KvCacheType type, std::uint32_t positions) {
   std::vector<std::vector<KeyOutliers>> all(model.spec.layers);
-  for (std::uint32_t i = 0; i < model.spec.layers && type == KvCacheType::kInt8; ++i) {
+  for (std::uint32_t i = layers.first; i < layers.last && type == KvCacheType::kInt8; ++i) {
     all[i] = find_key_outliers(model.spec, model.weights.layer[i], model.spec.layer[i], positions);
   }
   return all;
+}
+
+LayerRange own_layers(const Model& model, const CpuOptions& options) {
+  return options.layers.last != 0 ? options.layers : LayerRange{0, model.spec.layers};
 }
 
 std::uint32_t most_pairs(const std::vector<std::vector<KeyOutliers>>& outliers) {
@@ -54,8 +59,8 @@ std::uint32_t most_pairs(const std::vector<std::vector<KeyOutliers>>& outliers) 
 
 }  // namespace
 
-std::uint64_t kv_bytes_per_token(const ModelSpec& spec, KvCacheType type) {
-  return kv_cache_bytes(spec, type, 1) / kKvBlock;
+std::uint64_t kv_bytes_per_token(const ModelSpec& spec, KvCacheType type, std::uint32_t layers) {
+  return kv_cache_bytes(spec, type, layers, 1) / kKvBlock;
 }
 
 std::size_t lay_out_work(const ModelSpec& spec, std::uint32_t rows, std::uint32_t most_outliers,
@@ -103,9 +108,11 @@ std::size_t lay_out_work(const ModelSpec& spec, std::uint32_t rows, std::uint32_
 
 MemoryPlan plan_memory(const Model& model, const CpuOptions& options) {
   MemoryPlan plan;
-  plan.weights = PackedWeights::bytes_needed(model.weights);
-  plan.kv_cache = kv_cache_bytes(model.spec, options.kv, options.kv_blocks);
-  const auto outliers = all_outliers(model, options.kv, 0);
+  const LayerRange layers = own_layers(model, options);
+  plan.weights = PackedWeights::bytes_needed(model.weights, layers);
+  plan.kv_cache =
+      kv_cache_bytes(model.spec, options.kv, layers.last - layers.first, options.kv_blocks);
+  const auto outliers = all_outliers(model, layers, options.kv, 0);
   WorkBuffers unused;
   plan.work = lay_out_work(model.spec, options.max_rows, most_pairs(outliers), nullptr, unused);
   for (const auto& layer : outliers) {
@@ -134,19 +141,22 @@ Result<std::unique_ptr<Backend>> CpuBackend::create(const Model& model, const Cp
                       usable);
   }
   CpuOptions resolved = options;
+  resolved.layers = own_layers(model, options);
+  const LayerRange layers = resolved.layers;
   if (resolved.threads == 0) resolved.threads = default_threads();
   if (resolved.pool == nullptr) resolved.pool = std::make_shared<ThreadPool>(resolved.threads);
   std::unique_ptr<CpuBackend> backend(new CpuBackend(model, resolved, *kernels));
 
   SLUICE_ASSIGN_OR_RETURN(
-      backend->weights_,
-      PackedWeights::pack(model.weights, *backend->pool_, options.cancel, options.on_progress));
+      backend->weights_, PackedWeights::pack(model.weights, layers, *backend->pool_, options.cancel,
+                                             options.on_progress));
   backend->kv_layout_ = KvLayout{storage(options.kv), model.spec.head_dim};
   SLUICE_ASSIGN_OR_RETURN(
       backend->kv_memory_,
-      AlignedBuffer::allocate(kv_cache_bytes(model.spec, options.kv, options.kv_blocks),
-                              "KV cache"));
-  backend->outliers_ = all_outliers(model, options.kv, options.positions);
+      AlignedBuffer::allocate(
+          kv_cache_bytes(model.spec, options.kv, layers.last - layers.first, options.kv_blocks),
+          "KV cache"));
+  backend->outliers_ = all_outliers(model, layers, options.kv, options.positions);
   backend->most_outliers_ = most_pairs(backend->outliers_);
   for (std::uint32_t i = 0; i < model.spec.layers; ++i) {
     Vector bias = model.weights.layer[i].key_bias;
@@ -173,7 +183,7 @@ std::string CpuBackend::description() const {
 
 void CpuBackend::copy_kv_block(std::uint32_t from, std::uint32_t to) {
   const std::size_t layer_bytes = kv_layout_.head_bytes() * model_.spec.kv_heads;
-  for (std::uint32_t layer = 0; layer < model_.spec.layers; ++layer) {
+  for (std::uint32_t layer = options_.layers.first; layer < options_.layers.last; ++layer) {
     std::memcpy(kv_block(layer, to, 0), kv_block(layer, from, 0), layer_bytes);
   }
 }
@@ -183,25 +193,31 @@ void CpuBackend::copy_kv_block(std::uint32_t from, std::uint32_t to) {
 std::string CpuBackend::kv_format() const {
   constexpr const char* kNames[] = {"int8", "f16", "f32"};  // in the order of KvCacheType
   return fmt::format("cpu-1 {} layers {} heads {} dim {} block {}",
-                     kNames[static_cast<int>(options_.kv)], model_.spec.layers,
-                     model_.spec.kv_heads, model_.spec.head_dim, kKvBlock);
+                     kNames[static_cast<int>(options_.kv)],
+                     options_.layers.last - options_.layers.first, model_.spec.kv_heads,
+                     model_.spec.head_dim, kKvBlock);
 }
 
 std::size_t CpuBackend::kv_block_bytes() const {
-  return kv_layout_.head_bytes() * model_.spec.kv_heads * model_.spec.layers;
+  return kv_layout_.head_bytes() * model_.spec.kv_heads *
+         (options_.layers.last - options_.layers.first);
 }
 
 void CpuBackend::export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const {
   const std::size_t layer_bytes = kv_layout_.head_bytes() * model_.spec.kv_heads;
-  for (std::uint32_t layer = 0; layer < model_.spec.layers; ++layer) {
-    std::memcpy(bytes.data() + layer * layer_bytes, kv_block(layer, block, 0), layer_bytes);
+  const auto [first, last] = options_.layers;
+  for (std::uint32_t layer = first; layer < last; ++layer) {
+    std::memcpy(bytes.data() + (layer - first) * layer_bytes, kv_block(layer, block, 0),
+                layer_bytes);
   }
 }
 
 void CpuBackend::import_kv_block(std::uint32_t block, std::span<const std::byte> bytes) {
   const std::size_t layer_bytes = kv_layout_.head_bytes() * model_.spec.kv_heads;
-  for (std::uint32_t layer = 0; layer < model_.spec.layers; ++layer) {
-    std::memcpy(kv_block(layer, block, 0), bytes.data() + layer * layer_bytes, layer_bytes);
+  const auto [first, last] = options_.layers;
+  for (std::uint32_t layer = first; layer < last; ++layer) {
+    std::memcpy(kv_block(layer, block, 0), bytes.data() + (layer - first) * layer_bytes,
+                layer_bytes);
   }
 }
 

@@ -12,6 +12,7 @@ namespace sluice::cpu {
 class ThreadPool;
 
 struct CpuOptions {
+  LayerRange layers;          // that it runs; last 0: all
   std::uint32_t threads = 0;  // 0: default_threads()
   // Threads of another backend, whose passes never run at the same time; null: its own. Two pools
   // would take the cores from each other while their workers wait for the next region.
@@ -29,8 +30,8 @@ struct CpuOptions {
 // What create() would allocate.
 MemoryPlan plan_memory(const Model& model, const CpuOptions& options);
 
-// Bytes of keys and values that one token takes, all layers.
-std::uint64_t kv_bytes_per_token(const ModelSpec& spec, KvCacheType type);
+// Bytes of keys and values that one token takes in so many layers.
+std::uint64_t kv_bytes_per_token(const ModelSpec& spec, KvCacheType type, std::uint32_t layers);
 
 // `model` and the file it refers to must outlive the backend. Fails with kUsage for an instruction
 // set that is unknown or missing here, kNoMemory, or kInterrupted.

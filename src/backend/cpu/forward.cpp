@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "src/quant/codec.h"
+#include "src/backend/pass_rows.h"
 
 namespace sluice::cpu {
 namespace {
@@ -36,66 +36,25 @@ bool cancelled(const std::atomic<bool>* cancel) {
 struct CpuBackend::Pass {
   std::span<const BatchRow> rows;
   const KvCache* kv = nullptr;
-  std::vector<RowTile> tiles;
+  std::vector<RowRun> tiles;  // of at most kTileRows rows
   const std::atomic<bool>* cancel = nullptr;
   std::uint32_t count() const { return static_cast<std::uint32_t>(rows.size()); }
 };
 
 std::byte* CpuBackend::kv_block(std::uint32_t layer, std::uint32_t block,
                                 std::uint32_t kv_head) const {
-  const std::size_t index =
-      (std::size_t{layer} * options_.kv_blocks + block) * model_.spec.kv_heads + kv_head;
+  const std::size_t own = layer - options_.layers.first;
+  const std::size_t index = (own * options_.kv_blocks + block) * model_.spec.kv_heads + kv_head;
   return kv_memory_.data() + index * kv_layout_.head_bytes();
-}
-
-Status CpuBackend::check(std::span<const BatchRow> rows, const KvCache& kv, LayerRange layers,
-                         const ForwardIo& io) const {
-  const ModelSpec& spec = model_.spec;
-  if (rows.empty() || rows.size() > options_.max_rows) {
-    return failed("a pass of {} rows was asked for; 1 to {} are possible", rows.size(),
-                  options_.max_rows);
-  }
-  if (layers.first >= layers.last || layers.last > spec.layers) {
-    return failed("layers {} to {} were asked for; the model has {}", layers.first, layers.last,
-                  spec.layers);
-  }
-  std::size_t wanted = 0;
-  for (const BatchRow& row : rows) {
-    wanted += row.logits ? 1 : 0;
-    if (row.token < 0 || static_cast<std::uint32_t>(row.token) >= spec.vocabulary) {
-      return failed("token {} is outside the vocabulary of {}", row.token, spec.vocabulary);
-    }
-    if (row.position >= options_.positions ||
-        row.position / kKvBlock >= kv.blocks(row.sequence).size()) {
-      return failed("position {} has no room in the KV cache", row.position);
-    }
-  }
-  if (wanted > options_.max_logits) {
-    return failed("logits of {} rows were asked for; {} are possible in a pass", wanted,
-                  options_.max_logits);
-  }
-  const bool first_given = layers.first == 0 || io.hidden.size() >= rows.size() * spec.embedding;
-  const bool last_given = layers.last == spec.layers
-                              ? io.logits.size() >= wanted * spec.vocabulary
-                              : io.hidden.size() >= rows.size() * spec.embedding;
-  if (!first_given || !last_given) return failed("the buffers of a pass are too small");
-  return {};
 }
 
 Result<PassTraffic> CpuBackend::forward(std::span<const BatchRow> rows, const KvCache& kv,
                                         LayerRange layers, const ForwardIo& io) {
-  SLUICE_RETURN_IF_ERROR(check(rows, kv, layers, io));
   const ModelSpec& spec = model_.spec;
-  Pass pass{rows, &kv, {}, io.cancel};
-  for (std::uint32_t i = 0; i < pass.count(); ++i) {
-    const bool joins = !pass.tiles.empty() && rows[i].sequence == rows[i - 1].sequence &&
-                       pass.tiles.back().count < kTileRows;
-    if (joins) {
-      ++pass.tiles.back().count;
-    } else {
-      pass.tiles.push_back({i, 1});
-    }
-  }
+  const PassLimits limits{options_.layers, options_.positions, options_.max_rows,
+                          options_.max_logits};
+  SLUICE_RETURN_IF_ERROR(check_pass(spec, limits, kKvBlock, rows, kv, layers, io));
+  const Pass pass{rows, &kv, row_runs(rows, kTileRows), io.cancel};
 
   if (layers.first == 0) {
     embed(pass);  // hidden [R, embedding]
@@ -119,11 +78,8 @@ Result<PassTraffic> CpuBackend::forward(std::span<const BatchRow> rows, const Kv
         traffic.weight_bytes += matrix_bytes(*m);
       }
     }
-    for (const RowTile& tile : pass.tiles) {
-      const std::uint32_t window = spec.layer[layer].window;
-      const std::uint64_t last = rows[tile.first + tile.count - 1].position + std::uint64_t{1};
-      const std::uint64_t seen =
-          window == 0 ? last : std::min<std::uint64_t>(last, window + tile.count - 1u);
+    for (const RowRun& tile : pass.tiles) {
+      const std::uint64_t seen = tokens_seen(rows, tile, spec.layer[layer].window);
       traffic.kv_bytes += seen * kv_layout_.head_bytes() / kKvBlock * spec.kv_heads;
     }
     if (cancelled(io.cancel)) return make_error(ErrorCode::kInterrupted, "interrupted");
@@ -158,19 +114,12 @@ void CpuBackend::for_rows(std::uint32_t rows, std::size_t work_per_row,
 }
 
 void CpuBackend::embed(const Pass& pass) {
-  const MatrixRef& table = model_.weights.embedding;
   const std::uint32_t width = model_.spec.embedding;
-  const float scale = model_.spec.embedding_scale;
   for_rows(
       pass.count(), width,
       [&](std::uint32_t r) {
-        const auto token = static_cast<std::size_t>(pass.rows[r].token);
-        float* out = work_.hidden + std::size_t{r} * width;
-        decode_blocks(table.type, {table.data + token * table.row_bytes(), table.row_bytes()},
-                      {out, width});
-        if (scale != 1.0f) {
-          for (std::uint32_t i = 0; i < width; ++i) out[i] *= scale;
-        }
+        embed_token(model_.spec, model_.weights.embedding, pass.rows[r].token,
+                    {work_.hidden + std::size_t{r} * width, width});
       },
       pass.cancel);
 }
@@ -183,11 +132,8 @@ void CpuBackend::rotation_tables(const Pass& pass) {
         pass.count(), pairs * 32,
         [&](std::uint32_t r) {
           const std::size_t at = (k * options_.max_rows + r) * pairs;
-          for (std::uint32_t i = 0; i < pairs; ++i) {
-            const double angle = pass.rows[r].position * rope.inverse_frequency[i];
-            work_.cosine[at + i] = static_cast<float>(std::cos(angle)) * rope.magnitude;
-            work_.sine[at + i] = static_cast<float>(std::sin(angle)) * rope.magnitude;
-          }
+          rotation(rope, pass.rows[r].position, {work_.cosine + at, pairs},
+                   {work_.sine + at, pairs});
         },
         pass.cancel);
   }
@@ -354,7 +300,7 @@ void CpuBackend::attend(const Pass& pass, std::uint32_t layer) {
       pass.tiles.size() * per_tile, 1,
       [&](std::uint64_t begin, std::uint64_t end) {
         for (std::uint64_t t = begin; t < end; ++t) {
-          const RowTile tile = pass.tiles[t / per_tile];
+          const RowRun tile = pass.tiles[t / per_tile];
           const auto kv_head = static_cast<std::uint32_t>(t % per_tile / cuts);
           const auto cut = static_cast<std::uint32_t>(t % cuts);
           const std::uint32_t first = kv_head * group + cut * heads_each;
@@ -367,7 +313,7 @@ void CpuBackend::attend(const Pass& pass, std::uint32_t layer) {
 
 // Attention of query heads [first_head, first_head + heads), which share a KV head, for the rows of
 // one tile.
-void CpuBackend::attend_tile(const Pass& pass, std::uint32_t layer, RowTile tile,
+void CpuBackend::attend_tile(const Pass& pass, std::uint32_t layer, RowRun tile,
                              std::uint32_t kv_head, std::uint32_t first_head, std::uint32_t heads) {
   const ModelSpec& spec = model_.spec;
   const std::uint32_t dim = spec.head_dim;

@@ -9,6 +9,7 @@
 #include "src/backend/cpu/key_outliers.h"
 #include "src/backend/cpu/packed_weights.h"
 #include "src/backend/cpu/thread_pool.h"
+#include "src/backend/pass_rows.h"
 #include "src/base/aligned_buffer.h"
 
 namespace sluice::cpu {
@@ -70,23 +71,16 @@ class CpuBackend final : public Backend {
   void export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const override;
   void import_kv_block(std::uint32_t block, std::span<const std::byte> bytes) override;
 
-  // Consecutive rows of one sequence that share key and value loads.
-  struct RowTile {
-    std::uint32_t first = 0, count = 0;
-  };
-
  private:
   CpuBackend(const Model& model, const CpuOptions& options, const Kernels& kernels);
 
   struct Pass;  // what the steps of one forward share
-  Status check(std::span<const BatchRow> rows, const KvCache& kv, LayerRange layers,
-               const ForwardIo& io) const;
   void embed(const Pass& pass);
   void rotation_tables(const Pass& pass);
   void attention_block(const Pass& pass, std::uint32_t layer);
   void store_keys_and_values(const Pass& pass, std::uint32_t layer);
   void attend(const Pass& pass, std::uint32_t layer);
-  void attend_tile(const Pass& pass, std::uint32_t layer, RowTile tile, std::uint32_t kv_head,
+  void attend_tile(const Pass& pass, std::uint32_t layer, RowRun tile, std::uint32_t kv_head,
                    std::uint32_t first_head, std::uint32_t heads);
   void feed_forward_block(const Pass& pass, std::uint32_t layer);
   std::uint64_t experts_block(const Pass& pass, std::uint32_t layer);

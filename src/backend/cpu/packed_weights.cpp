@@ -8,12 +8,13 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
-// Calls visit(source, place) for every matrix of the model, in the order in which a pass reads
-// them.
+// Calls visit(source, place) for every matrix of the layers and the output, in the order in which a
+// pass reads them.
 template <class Visit>
-void for_each_matrix(const Weights& weights, PackedWeights& packed, Visit visit) {
+void for_each_matrix(const Weights& weights, LayerRange layers, PackedWeights& packed,
+                     Visit visit) {
   packed.layer.resize(weights.layer.size());
-  for (std::size_t i = 0; i < weights.layer.size(); ++i) {
+  for (std::size_t i = layers.first; i < layers.last; ++i) {
     const LayerWeights& from = weights.layer[i];
     PackedLayer& to = packed.layer[i];
     visit(from.query, to.query);
@@ -33,7 +34,7 @@ void for_each_matrix(const Weights& weights, PackedWeights& packed, Visit visit)
       visit(from.expert_down[e], to.expert_down[e]);
     }
   }
-  visit(weights.output, packed.output);
+  if (layers.last == weights.layer.size()) visit(weights.output, packed.output);
 }
 
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlignment - 1) & ~(kAlignment - 1); }
@@ -44,24 +45,24 @@ std::uint64_t matrix_bytes(const PackedMatrix& matrix) {
   return packed_bytes(matrix.type, matrix.rows, matrix.cols);
 }
 
-std::uint64_t PackedWeights::bytes_needed(const Weights& weights) {
+std::uint64_t PackedWeights::bytes_needed(const Weights& weights, LayerRange layers) {
   std::uint64_t total = 0;
   PackedWeights unused;
-  for_each_matrix(weights, unused, [&](const MatrixRef& from, PackedMatrix&) {
+  for_each_matrix(weights, layers, unused, [&](const MatrixRef& from, PackedMatrix&) {
     if (from) total += aligned(packed_bytes(from.type, from.rows, from.cols));
   });
   return total;
 }
 
-Result<PackedWeights> PackedWeights::pack(const Weights& weights, ThreadPool& pool,
-                                          const std::atomic<bool>* cancel,
+Result<PackedWeights> PackedWeights::pack(const Weights& weights, LayerRange layers,
+                                          ThreadPool& pool, const std::atomic<bool>* cancel,
                                           const std::function<void(double)>& on_progress) {
-  const std::uint64_t total = bytes_needed(weights);
+  const std::uint64_t total = bytes_needed(weights, layers);
   PackedWeights packed;
   SLUICE_ASSIGN_OR_RETURN(packed.memory, AlignedBuffer::allocate(total, "packed weights"));
 
   std::uint64_t offset = 0;
-  for_each_matrix(weights, packed, [&](const MatrixRef& from, PackedMatrix& to) {
+  for_each_matrix(weights, layers, packed, [&](const MatrixRef& from, PackedMatrix& to) {
     if (!from || (cancel != nullptr && cancel->load(std::memory_order_relaxed))) return;
     std::byte* out = packed.memory.data() + offset;
     to = PackedMatrix{from.type, from.rows, from.cols, out};
@@ -72,7 +73,7 @@ Result<PackedWeights> PackedWeights::pack(const Weights& weights, ThreadPool& po
                       static_cast<std::uint32_t>(end), out);
         },
         cancel);
-    release_mapped_pages(from.data, from.bytes());
+    if (weights.mapped) release_mapped_pages(from.data, from.bytes());
     offset += aligned(matrix_bytes(to));
     if (on_progress) on_progress(static_cast<double>(offset) / static_cast<double>(total));
   });

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "src/backend/backend.h"
 #include "src/backend/cpu/kernels.h"
 #include "src/backend/cpu/thread_pool.h"
 #include "src/base/aligned_buffer.h"
@@ -26,12 +27,13 @@ struct PackedWeights {
   PackedMatrix output;  // [vocabulary, embedding]
   AlignedBuffer memory;
 
-  // Bytes that `memory` needs.
-  static std::uint64_t bytes_needed(const Weights& weights);
+  // Bytes that `memory` needs for some layers and, with the last one, the output.
+  static std::uint64_t bytes_needed(const Weights& weights, LayerRange layers);
 
-  // Packs everything on the pool's threads. The file's pages that were read are given back to the
-  // system afterwards (they stay in its cache). `on_progress` hears the share done, 0 to 1.
-  static Result<PackedWeights> pack(const Weights& weights, ThreadPool& pool,
+  // Packs these layers on the pool's threads; others stay empty. The file's pages that were read
+  // are given back to the system afterwards (they stay in its cache). `on_progress` hears the share
+  // done, 0 to 1.
+  static Result<PackedWeights> pack(const Weights& weights, LayerRange layers, ThreadPool& pool,
                                     const std::atomic<bool>* cancel,
                                     const std::function<void(double)>& on_progress);
 };

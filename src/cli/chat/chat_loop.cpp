@@ -270,7 +270,7 @@ std::string ChatLoop::status_line() {
   std::string text = "  ";
   if (last_result_) {
     const Timings& timings = last_result_->timings;
-    if (bandwidth_ == 0) {
+    if (bandwidth_ == 0 && !engine_.info().on_gpu) {
       bandwidth_ = measure_read_bandwidth(options_.threads, console_.cancel());
     }
     text += fmt::format("{:.1f} tokens/s", timings.tokens_per_s);

@@ -1,0 +1,252 @@
+#include "cuda/host/backend.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cuda/host/cuda_platform.h"
+#include "cuda/host/launch.h"
+#include "cuda/kv_pages.h"
+#include "src/backend/pass_rows.h"
+#include "src/base/checked.h"
+
+namespace sluice::cuda {
+namespace {
+
+// More than any device has.
+constexpr std::uint64_t kTooManyBytes = std::uint64_t{1} << 62;
+// A device gives out memory in pieces of this size.
+constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;
+constexpr std::int64_t kColumns = 16;  // of an attention tile
+
+std::uint64_t padded_dim(const ModelSpec& spec) { return (spec.head_dim + 31) / 32 * 32; }
+
+std::uint64_t cache_layer_bytes(const ModelSpec& spec, std::uint32_t blocks) {
+  const auto page = static_cast<std::uint64_t>(page_bytes(
+      static_cast<std::int32_t>(spec.kv_heads), static_cast<std::int32_t>(spec.head_dim)));
+  return std::min(checked_mul(page, std::uint64_t{blocks}).value_or(kTooManyBytes), kTooManyBytes);
+}
+
+// Room for attention's partial results: every tile of the largest pass with one chunk, or sixteen
+// tiles cut into pieces over a full context.
+std::int64_t partial_units(const ModelSpec& spec, const GpuOptions& options) {
+  const std::int64_t group = spec.heads / spec.kv_heads;
+  const std::int64_t tiles = options.max_rows * ((group + kColumns - 1) / kColumns);
+  const std::int64_t pieces = options.positions / kPieceTokens + 1;
+  return std::max(tiles, 16 * pieces);
+}
+
+struct Size {
+  Memory WorkMemory::*place;
+  std::uint64_t bytes;
+};
+
+std::vector<Size> work_sizes(const ModelSpec& spec, const GpuOptions& options,
+                             std::int32_t most_outliers) {
+  const std::uint64_t r = options.max_rows;
+  const std::uint64_t pairs = spec.experts != 0 ? r * spec.experts_used : 0;
+  const std::uint64_t e = std::max(r, pairs);
+  const std::uint64_t q_width = std::uint64_t{spec.heads} * spec.head_dim;
+  const std::uint64_t kv_width = std::uint64_t{spec.kv_heads} * spec.head_dim;
+  const std::uint64_t ff = std::max(spec.feed_forward, spec.expert_feed_forward);
+  const std::uint64_t x = std::max<std::uint64_t>(spec.embedding, q_width);
+  const std::uint64_t query = r * spec.heads * padded_dim(spec);
+  const auto units = static_cast<std::uint64_t>(partial_units(spec, options)) * spec.kv_heads *
+                     static_cast<std::uint64_t>(kColumns);
+  const auto groups = [](std::uint64_t values) { return (values + 31) / 32 * 4; };
+  using W = WorkMemory;
+  std::vector<Size> sizes = {
+      {&W::hidden, r * spec.embedding * 4},
+      {&W::normed, r * spec.embedding * 4},
+      {&W::qkv, r * (q_width + 2 * kv_width) * 4},
+      {&W::query, query},
+      {&W::query_scale, groups(query)},
+      {&W::attention, r * q_width * 4},
+      {&W::result, r * spec.embedding * 4},
+      {&W::gate_up, e * 2 * ff * 4},
+      {&W::activated, e * ff * 4},
+      {&W::x, r * x},
+      {&W::x_scale, groups(r * x)},
+      {&W::x_sum, groups(r * x)},
+      {&W::wide, e * ff},
+      {&W::wide_scale, groups(e * ff)},
+      {&W::wide_sum, groups(e * ff)},
+      {&W::partial_out, units * padded_dim(spec) * 4},
+      {&W::partial_state, units * 2 * 4},
+      {&W::coefficients,
+       r * spec.heads * static_cast<std::uint64_t>(most_outliers) * 2 * sizeof(float)},
+  };
+  if (options.layers.last == spec.layers) {
+    sizes.push_back({&W::logits, std::uint64_t{options.max_logits} * spec.vocabulary * 4});
+  }
+  if (pairs != 0) {
+    sizes.insert(sizes.end(), {{&W::router, r * spec.experts * 4},
+                               {&W::pair_weight, pairs * 4},
+                               {&W::pair_expert, pairs * 4},
+                               {&W::pair_place, pairs * 4},
+                               {&W::pair_row, pairs * 4},
+                               {&W::items, (std::min<std::uint64_t>(spec.experts, pairs) + pairs) *
+                                               sizeof(ExpertItem)},
+                               {&W::expert_out, pairs * spec.embedding * 4}});
+  }
+  return sizes;
+}
+
+}  // namespace
+
+MemoryPlan CudaBackend::plan_memory(const Model& model, const GpuOptions& options) {
+  const ModelSpec& spec = model.spec;
+  const std::uint64_t layers = options.layers.last - options.layers.first;
+  MemoryPlan plan;
+  plan.weights = weight_bytes(model, options.layers, options.positions) + layers * 4 * kGranule;
+  plan.kv_cache = std::min(
+      checked_mul(cache_layer_bytes(spec, options.kv_blocks), layers).value_or(kTooManyBytes),
+      kTooManyBytes);
+  std::int32_t outliers = 0;
+  for (std::uint32_t i = options.layers.first; i < options.layers.last; ++i) {
+    outliers = std::max(outliers, most_outliers(model, i));
+  }
+  for (const Size& size : work_sizes(spec, options, outliers)) plan.work += size.bytes;
+  plan.work += PassInputs::bytes_needed(spec, options.max_rows, options.positions);
+  return plan;
+}
+
+Result<std::unique_ptr<Backend>> CudaBackend::create(const Model& model,
+                                                     const GpuOptions& options) {
+  std::unique_ptr<CudaBackend> backend(new CudaBackend(model, options));
+  const ModelSpec& spec = model.spec;
+  SLUICE_ASSIGN_OR_RETURN(backend->device_, Device::open(options.device));
+  Device& device = *backend->device_;
+  SLUICE_ASSIGN_OR_RETURN(backend->weights_,
+                          upload_weights(device, model, options.layers, options.positions,
+                                         *options.pool, options.cancel, options.on_progress));
+  backend->cache_.resize(spec.layers);
+  for (std::uint32_t i = options.layers.first; i < options.layers.last; ++i) {
+    const std::uint64_t bytes = cache_layer_bytes(spec, options.kv_blocks);
+    SLUICE_ASSIGN_OR_RETURN(backend->cache_[i], device.allocate("the KV cache", bytes));
+    // Kernels read whole blocks; what stands past a sequence's end is masked, whatever it is.
+    device.zero(backend->cache_[i].at<std::uint8_t>(), bytes);
+  }
+  backend->partial_units_ = partial_units(spec, options);
+  for (const Size& size : work_sizes(spec, options, backend->weights_.most_outliers)) {
+    SLUICE_ASSIGN_OR_RETURN(backend->work_.*size.place,
+                            device.allocate("work buffers", size.bytes));
+  }
+  SLUICE_ASSIGN_OR_RETURN(backend->inputs_,
+                          PassInputs::create(device, spec, options.max_rows, options.positions));
+  SLUICE_ASSIGN_OR_RETURN(
+      backend->hidden_,
+      device.allocate_host("the residual stream",
+                           sizeof(float) * std::size_t{options.max_rows} * spec.embedding));
+  backend->windows_ = attention_windows(spec);
+  SLUICE_RETURN_IF_ERROR(device.synchronize());
+  return std::unique_ptr<Backend>(std::move(backend));
+}
+
+std::string CudaBackend::description() const {
+  return fmt::format("cuda:{} ({})", options_.device, device_->info().name);
+}
+
+std::uint32_t CudaBackend::block_tokens() const { return kPageTokens; }
+
+std::int64_t CudaBackend::kv_layer_block_bytes() const {
+  return page_bytes(static_cast<std::int32_t>(model_.spec.kv_heads),
+                    static_cast<std::int32_t>(model_.spec.head_dim));
+}
+
+void CudaBackend::copy_kv_block(std::uint32_t from, std::uint32_t to) {
+  const std::int64_t bytes = kv_layer_block_bytes();
+  for (const Memory& layer : cache_) {
+    if (!layer) continue;
+    device_->copy(layer.at<std::uint8_t>(to * bytes), layer.at<const std::uint8_t>(from * bytes),
+                  static_cast<std::size_t>(bytes));
+  }
+}
+
+// The number in "cuda-1" changes with cuda/kv_pages.h.
+std::string CudaBackend::kv_format() const {
+  return fmt::format("cuda-1 int8 layers {} heads {} dim {} block {}",
+                     options_.layers.last - options_.layers.first, model_.spec.kv_heads,
+                     model_.spec.head_dim, kPageTokens);
+}
+
+std::size_t CudaBackend::kv_block_bytes() const {
+  return static_cast<std::size_t>(kv_layer_block_bytes()) *
+         (options_.layers.last - options_.layers.first);
+}
+
+void CudaBackend::export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const {
+  const std::int64_t own = kv_layer_block_bytes();
+  std::byte* out = bytes.data();
+  for (const Memory& layer : cache_) {
+    if (!layer) continue;
+    device_->download(out, layer.at<const std::uint8_t>(block * own),
+                      static_cast<std::size_t>(own));
+    out += own;
+  }
+  // An error stays with the device, and the next pass reports it.
+  if (!device_->synchronize().ok()) std::memset(bytes.data(), 0, bytes.size());
+}
+
+void CudaBackend::import_kv_block(std::uint32_t block, std::span<const std::byte> bytes) {
+  const std::int64_t own = kv_layer_block_bytes();
+  const std::byte* in = bytes.data();
+  for (const Memory& layer : cache_) {
+    if (!layer) continue;
+    device_->upload(layer.at<std::uint8_t>(block * own), in, static_cast<std::size_t>(own));
+    in += own;
+  }
+  (void)device_->synchronize();  // the bytes may go; an error stays for the next pass
+}
+
+namespace {
+
+class CudaPlatform final : public GpuPlatform {
+ public:
+  std::string name() const override { return "cuda"; }
+  std::uint32_t block_tokens() const override { return kPageTokens; }
+
+  Result<std::vector<GpuInfo>> devices() const override {
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> found, list_devices());
+    std::vector<GpuInfo> devices;
+    for (const DeviceInfo& device : found) {
+      devices.push_back({device.name, device.total_bytes, device.free_bytes});
+    }
+    return devices;
+  }
+
+  Status supports(const ModelSpec& spec, KvCacheType kv) const override {
+    if (spec.head_dim > static_cast<std::uint32_t>(kMaxHeadDim)) {
+      return make_error(ErrorCode::kUsage,
+                        "the GPU's attention has heads of up to {} values, this model's have {}",
+                        kMaxHeadDim, spec.head_dim);
+    }
+    if (spec.experts > static_cast<std::uint32_t>(kMostExperts)) {
+      return make_error(ErrorCode::kUsage,
+                        "the GPU's routing knows up to {} experts, this model has {}", kMostExperts,
+                        spec.experts);
+    }
+    if (kv != KvCacheType::kInt8) {
+      return make_error(ErrorCode::kUsage,
+                        "on the GPU the KV cache is int8 only (--kv int8); f16 and f32 need "
+                        "--device cpu");
+    }
+    return {};
+  }
+
+  MemoryPlan plan_memory(const Model& model, const GpuOptions& options) const override {
+    return CudaBackend::plan_memory(model, options);
+  }
+  Result<std::unique_ptr<Backend>> create(const Model& model,
+                                          const GpuOptions& options) const override {
+    return CudaBackend::create(model, options);
+  }
+};
+
+}  // namespace
+
+const GpuPlatform* platform() {
+  static const CudaPlatform the_platform;  // has no state
+  return &the_platform;
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,116 @@
+// The CUDA backend: weights and KV cache in a GPU's memory, a pass as a sequence of launches.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cuda/arguments.h"
+#include "cuda/host/pass_inputs.h"
+#include "cuda/host/runtime.h"
+#include "cuda/host/weights.h"
+#include "src/backend/gpu.h"
+
+namespace sluice::cuda {
+
+// Activations of a pass, R rows; E rows go through feed-forward networks: R, or R * experts_used.
+struct WorkMemory {
+  Memory hidden;  // [R][embedding] the residual stream
+  Memory normed;  // [R][embedding]
+  Memory qkv;     // [R][(heads + 2 kv_heads) * head_dim]
+  Memory query;   // [R][heads][padded_dim] int8
+  Memory query_scale;
+  Memory attention;  // [R][heads * head_dim]
+  Memory result;     // [R][embedding] of a block, before it joins the stream
+  Memory gate_up;    // [E][2 * feed_forward]
+  Memory activated;  // [E][feed_forward]
+  // int8 activations of width embedding or heads * head_dim, and of width feed_forward.
+  Memory x, x_scale, x_sum;
+  Memory wide, wide_scale, wide_sum;
+  Memory partial_out, partial_state;  // of attention, see AttentionArgs
+  Memory coefficients;                // [R][heads][most_outliers][2]
+  Memory logits;                      // [max_logits][vocabulary]
+  // Mixture of experts.
+  Memory router;                                          // [R][experts]
+  Memory pair_weight, pair_expert, pair_place, pair_row;  // [R * experts_used]
+  Memory items;
+  Memory expert_out;  // [E][embedding]
+};
+
+class CudaBackend final : public Backend {
+ public:
+  static Result<std::unique_ptr<Backend>> create(const Model& model, const GpuOptions& options);
+  static MemoryPlan plan_memory(const Model& model, const GpuOptions& options);
+
+  std::string description() const override;
+  const ModelSpec& spec() const override { return model_.spec; }
+  std::uint32_t block_tokens() const override;
+  std::uint32_t max_rows() const override { return options_.max_rows; }
+  std::uint32_t max_logits() const override { return options_.max_logits; }
+  Result<PassTraffic> forward(std::span<const BatchRow> rows, const KvCache& kv, LayerRange layers,
+                              const ForwardIo& io) override;
+  void copy_kv_block(std::uint32_t from, std::uint32_t to) override;
+  std::string kv_format() const override;
+  std::size_t kv_block_bytes() const override;
+  void export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const override;
+  void import_kv_block(std::uint32_t block, std::span<const std::byte> bytes) override;
+
+ private:
+  CudaBackend(const Model& model, const GpuOptions& options) : model_(model), options_(options) {}
+
+  // What the launches of a pass share.
+  struct Pass {
+    PassShape shape;
+    PassPointers in;
+    const std::atomic<bool>* cancel = nullptr;
+  };
+  // Activations as a product may want them.
+  struct Input {
+    Global<const float> x;  // [rows][stride]
+    std::int64_t stride = 0;
+    QuantizedRows quantized;
+    std::int32_t rows = 0;
+  };
+  // Rows by experts, for a product of experts.
+  struct Experts {
+    Global<const ExpertItem> items;
+    std::int32_t count = 0;
+    std::int32_t item_rows = 0;
+    Global<const std::int32_t> x_row;  // null: row j of the input
+  };
+  // A block's result that has yet to join the residual stream.
+  struct Pending {
+    Global<const float> result;  // null: nothing
+    Global<const float> bias;
+    Global<const float> post_norm;
+  };
+
+  Status queue_pass(const Pass& pass);
+  Status queue_layers(const Pass& pass);
+  void queue_layer(const Pass& pass, std::uint32_t layer, Pending& pending);
+  Pending queue_feed_forward(const Pass& pass, std::uint32_t layer, const Pending& before);
+  Pending queue_experts(const Pass& pass, std::uint32_t layer, const Pending& before);
+  void queue_attention(const Pass& pass, std::uint32_t layer);
+  void queue_logits(const Pass& pass);
+  // hidden += pending; the sum's norm to `normed` and `x`, as the product wants it.
+  Input queue_norm(const Pass& pass, const Pending& pending, const Memory& norm,
+                   const DeviceProduct& product, const DeviceProduct* another);
+  void queue_product(const DeviceProduct& product, const Input& input, Global<float> out,
+                     std::int64_t stride, const Experts* experts);
+  PassTraffic traffic(std::span<const BatchRow> rows, const PassShape& shape) const;
+  std::int64_t kv_layer_block_bytes() const;
+
+  const Model& model_;
+  GpuOptions options_;
+  std::unique_ptr<Device> device_;
+  DeviceWeights weights_;
+  std::vector<Memory> cache_;  // of each layer of the model, empty outside the range
+  WorkMemory work_;
+  PassInputs inputs_;
+  HostMemory hidden_;  // [max_rows][embedding], on its way to or from the device
+  std::vector<std::uint32_t> windows_;
+  std::int64_t partial_units_ = 0;  // (tile, chunk) pairs that there is room for
+  std::map<PassShape, Graph> graphs_;
+};
+
+}  // namespace sluice::cuda

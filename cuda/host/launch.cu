@@ -1,0 +1,117 @@
+// Kernels and their launches: the one file that instantiates them. nvcc makes GPU code of it, the
+// host's compiler the emulator's.
+#include "cuda/host/launch.h"
+
+#include "cuda/host/queue.h"
+#include "cuda/kernels/activate.cuh"
+#include "cuda/kernels/attention.cuh"
+#include "cuda/kernels/experts.cuh"
+#include "cuda/kernels/gemm.cuh"
+#include "cuda/kernels/matvec_dp4a.cuh"
+#include "cuda/kernels/matvec_float.cuh"
+#include "cuda/kernels/matvec_mma.cuh"
+#include "cuda/kernels/norm.cuh"
+#include "cuda/kernels/quantize.cuh"
+#include "cuda/kernels/rope.cuh"
+#include "cuda/kernels/softcap.cuh"
+
+namespace sluice::cuda {
+namespace {
+
+template <class Args>
+void queue(Device& device, void (*kernel)(Args), const LaunchShape& shape, const Args& args) {
+#if defined(__CUDACC__)
+  Args copy = args;
+  queue_kernel(device, reinterpret_cast<const void*>(kernel), shape, &copy);
+#else
+  queue_emulated(device, shape, [kernel, args] { kernel(args); });
+#endif
+}
+
+template <class Tiles, int kXRows>
+void queue_dp4a(Device& device, const MatvecArgs& args, std::int64_t blocks) {
+  queue(device, &matvec_dp4a<Tiles, kXRows>,
+        {blocks, kMatvecThreads, matvec_shared_bytes<Tiles, kXRows>()}, args);
+}
+template <class Tiles, int kXRows>
+void queue_mma(Device& device, const MatvecArgs& args, std::int64_t blocks) {
+  queue(device, &matvec_mma<Tiles, kXRows>,
+        {blocks, kMatvecThreads, matvec_shared_bytes<Tiles, kXRows>()}, args);
+}
+
+// Which kernel is fastest by the number of activation rows. dp4a keeps up with memory for a row or
+// two (64 lanes a clock), tensor cores from there on; past 16 rows weights would be read again, so
+// a block of threads takes more of them together.
+constexpr std::int32_t kMostDp4aRows = 2;
+constexpr std::int32_t kMostMatvecRows = 16;
+
+}  // namespace
+
+void launch_quantize(Device& device, const QuantizeArgs& args, std::int32_t rows) {
+  queue(device, &quantize_rows,
+        {std::int64_t{rows} * quantize_row_blocks(args.cols), kQuantizeThreads}, args);
+}
+
+void launch_norm(Device& device, const NormArgs& args, std::int32_t rows) {
+  queue(device, &add_and_normalise, {norm_blocks(rows), kNormThreads, kNormSharedBytes}, args);
+}
+
+void launch_activate(Device& device, const ActivateArgs& args) {
+  queue(device, &activate,
+        {std::int64_t{args.rows} * activate_row_blocks(args.cols), kActivateThreads}, args);
+}
+
+void launch_softcap(Device& device, const SoftcapArgs& args) {
+  queue(device, &softcap_logits, {softcap_blocks(args.count), kSoftcapThreads}, args);
+}
+
+void launch_matvec(Device& device, TileKind kind, const MatvecArgs& args, std::int32_t items) {
+  visit_tiles(kind, [&](auto tiles) {
+    using Tiles = decltype(tiles);
+    const std::int64_t blocks = matvec_blocks(args.rows, items);
+    if (args.x_rows == 1) {
+      queue_dp4a<Tiles, 1>(device, args, blocks);
+    } else if (args.x_rows <= kMostDp4aRows) {
+      queue_dp4a<Tiles, 2>(device, args, blocks);
+    } else if (args.x_rows <= 8) {
+      queue_mma<Tiles, 8>(device, args, blocks);
+    } else if (args.x_rows <= kMostMatvecRows) {
+      queue_mma<Tiles, 16>(device, args, blocks);
+    } else {
+      queue(device, &gemm<Tiles>,
+            {gemm_blocks(args.rows, args.x_rows), kGemmThreads, gemm_shared_bytes<Tiles>()}, args);
+    }
+  });
+}
+
+void launch_matvec_float(Device& device, const MatvecFloatArgs& args, std::int32_t items) {
+  queue(device, &matvec_float, {matvec_float_blocks(args.rows, items), kMatvecFloatThreads}, args);
+}
+
+static_assert(kMostExperts <= kMaxExperts);
+void launch_experts(Device& device, const ExpertArgs& args) {
+  queue(device, &route_experts, {route_blocks(args.rows), kRouteThreads}, args);
+  queue(device, &order_experts, {1, kOrderThreads, order_shared_bytes(args.experts)}, args);
+}
+
+void launch_expert_sum(Device& device, const ExpertSumArgs& args) {
+  queue(device, &sum_experts,
+        {std::int64_t{args.rows} * expert_sum_row_blocks(args.cols), kExpertSumThreads}, args);
+}
+
+void launch_rope(Device& device, const RopeArgs& args) {
+  queue(device, &rope_and_store,
+        {rope_blocks(args.rows, args.heads, args.kv_heads), kRopeThreads, kRopeSharedBytes}, args);
+}
+
+void launch_attention(Device& device, const AttentionArgs& args, bool narrow) {
+  static_assert(kNarrowColumns == 8);
+  queue(device, narrow ? &attend_narrow_chunk : &attend_chunk,
+        {attend_blocks(args.tile_count, args.kv_heads, args.chunks), kAttendThreads,
+         attend_shared_bytes(args.head_dim, args.chunk_pieces)},
+        args);
+  queue(device, &merge_chunks, {merge_blocks(args.rows, args.heads, args.head_dim), kMergeThreads},
+        args);
+}
+
+}  // namespace sluice::cuda

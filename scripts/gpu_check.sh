@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Proves and measures the CUDA backend on this machine's GPU, in one go and without a network:
+#
+#   scripts/gpu_check.sh             builds for the present GPU; its logits must be those of the emulator, bit for bit, and near
+#                                    the CPU's; then the tables of tools/gpu_bench.cpp
+#   scripts/gpu_check.sh --dry-run   everything but the GPU: builds, and runs the same programs on the emulator
+#
+# Needs nvcc (PATH, CUDA_PATH, CUDA_HOME or /usr/local/cuda). Output also goes to build/gpu_check.txt.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+dry=no
+case "${1:-}" in
+  "") ;;
+  --dry-run) dry=yes ;;
+  *) echo "usage: scripts/gpu_check.sh [--dry-run]" >&2; exit 2 ;;
+esac
+
+target=90
+if [ $dry = no ]; then
+  if ! capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1) || [ -z "$capability" ]; then
+    echo "gpu_check: nvidia-smi finds no GPU; --dry-run does what can be done without one" >&2
+    exit 1
+  fi
+  target=${capability//./}
+  nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,clocks.max.mem --format=csv
+fi
+
+mkdir -p build
+exec > >(tee build/gpu_check.txt) 2>&1
+started=$SECONDS
+step() { echo "== $1 ($((SECONDS - started)) s)"; }
+
+step "build for sm_$target"
+cmake --preset cuda -DSLUICE_CUDA_TARGETS="$target-real" -DSLUICE_BENCHMARKS=OFF > build/gpu_check_build.log
+cmake --build --preset cuda -j "$(nproc)" --target sluice gpu_digest gpu_digest_emulated gpu_bench gpu_bench_emulated \
+  test_cuda_device >> build/gpu_check_build.log || { tail -n 30 build/gpu_check_build.log; exit 1; }
+bin=build/cuda
+
+if [ $dry = yes ]; then
+  step "emulated models and passes"
+  $bin/tests/gpu_digest_emulated --quick
+  step "emulated tables (the figures mean nothing)"
+  $bin/tests/gpu_bench_emulated --quick
+  step "the program without a GPU"
+  text=$($bin/sluice run --device auto --temp 0 -n 5 -p "A fox" 2> build/gpu_check_auto.txt)
+  cat build/gpu_check_auto.txt
+  [ -n "$text" ]
+  grep -q "running on the CPU" build/gpu_check_auto.txt
+  if $bin/sluice run --device cuda -p "A fox" -n 1 2> build/gpu_check_cuda.txt; then
+    echo "gpu_check: --device cuda succeeded without a GPU"; exit 1
+  fi
+  cat build/gpu_check_cuda.txt
+  step "done"
+  exit 0
+fi
+
+step "bits: emulator and device"
+$bin/tests/gpu_digest_emulated > build/gpu_digest_emulated.txt &
+$bin/tools/gpu_digest > build/gpu_digest.txt
+wait $!
+cat build/gpu_digest.txt
+diff build/gpu_digest_emulated.txt build/gpu_digest.txt && echo "equal to the bit"
+step "logits against the CPU backend"
+$bin/tests/test_cuda_device
+step "text from the bundled model"
+$bin/sluice run --device cuda --verify --temp 0 -n 60 -p "Tell me a story about a fox and a lantern." --stats
+step "tables"
+$bin/tools/gpu_bench
+step "done"

@@ -1,0 +1,85 @@
+"""Black-box tests of the program with a GPU, which the emulator plays: cli_gpu_test.py SLUICE_EMULATED MAKE_MODEL."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SLUICE, MAKE_MODEL = sys.argv[1:3]
+
+
+def run(*arguments, code=0):
+    done = subprocess.run([SLUICE, *map(str, arguments)], capture_output=True, timeout=200, stdin=subprocess.DEVNULL)
+    if done.returncode != code:
+        raise AssertionError(f"{arguments}: exit {done.returncode}, expected {code}\n{done.stderr.decode()}")
+    return done
+
+
+class Gpu(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.model = Path(cls.folder.name) / "model.gguf"
+        subprocess.run([MAKE_MODEL, "--arch", "llama", "--layers", "3", "--embd", "64", "--heads", "4", "--kv-heads", "2",
+                        "--head-dim", "32", "--ffn", "96", "--vocab", "300", "--type", "q4_0", str(cls.model)],
+                       check=True, capture_output=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def generate(self, *arguments):
+        done = run("run", "-m", self.model, "--raw", "-p", "abc def", "-n", 8, "--temp", 0, "--json", *arguments)
+        return json.loads(done.stdout), done.stderr
+
+    def test_who_runs_what(self):
+        for arguments, backend in [
+            ([], "cuda:0 (emulated GPU)"),
+            (["--device", "cuda"], "cuda:0 (emulated GPU)"),
+            (["--device", "cuda:0", "-ngl", "all"], "cuda:0 (emulated GPU)"),
+            (["--device", "cpu"], "cpu ("),
+            (["-ngl", "0"], "cpu ("),
+            (["-ngl", "2"], "layers 0 to 0, cuda:0 (emulated GPU): layers 1 to 2"),
+            (["-ngl", "99"], "cuda:0 (emulated GPU)"),
+        ]:
+            with self.subTest(arguments=arguments):
+                result, _ = self.generate(*arguments)
+                self.assertIn(backend, result["device"])
+
+    def test_same_text_as_the_cpu(self):
+        cpu, _ = self.generate("--device", "cpu")
+        for arguments in (["--device", "cuda"], ["-ngl", "1"], ["--device", "cuda", "--prefill-chunk", "3"]):
+            with self.subTest(arguments=arguments):
+                self.assertEqual(self.generate(*arguments)[0]["text"], cpu["text"])
+
+    def test_speculation_changes_nothing(self):
+        done = run("run", "-m", self.model, "--raw", "-p", "abc abc abc abc", "-n", 12, "--temp", 0, "--device", "cuda",
+                   "--verify")
+        self.assertTrue(done.stdout)
+
+    def test_a_part_on_the_gpu_is_said(self):
+        _, said = self.generate("-ngl", "1")
+        self.assertIn(b"1 of 3 layers are on the GPU, 2 on the CPU", said)
+
+    def test_messages(self):
+        for arguments, message in [
+            (["--device", "cuda:7"], b"there is no device cuda:7; this machine has 1"),
+            (["--device", "cuda:x"], b"'cuda:x' is not a device; expected auto, cpu, cuda or cuda:N"),
+            (["--device", "cuda", "--kv", "f16"], b"on the GPU the KV cache is int8 only"),
+        ]:
+            with self.subTest(arguments=arguments):
+                done = run("run", "-m", self.model, "-p", "a", *arguments, code=2)
+                self.assertIn(message, done.stderr)
+        # With --device auto the CPU takes over, and says why.
+        _, said = self.generate("--kv", "f16")
+        self.assertIn(b"int8 only", said)
+        self.assertIn(b"running on the CPU", said)
+
+    def test_help_names_the_device(self):
+        self.assertIn(b"cuda", run("run", "--help-all").stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)

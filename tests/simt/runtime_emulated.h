@@ -1,0 +1,18 @@
+// The machine that the emulated runtime pretends to be.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace sluice::cuda {
+
+struct EmulatedMachine {
+  std::uint32_t devices = 1;
+  std::uint64_t bytes = std::uint64_t{1} << 32;  // of each device
+  std::string why_none = "no NVIDIA driver found";
+  std::uint64_t fail_at_launch = 0;  // the device is lost at its n-th launch; 0: never
+};
+
+EmulatedMachine& emulated_machine();
+
+}  // namespace sluice::cuda
