@@ -23,7 +23,9 @@ std::string describe(const Site& site) {
 void fault(const Site& site, const std::string& what) { Block::running().fault(site, what); }
 
 std::string run(const Shape& shape, const std::function<void()>& kernel) {
-  Block block(shape, kernel);
+  static std::deque<Fiber> fibers;  // kept: their stacks are the dearest part of a small grid
+  while (fibers.size() < shape.threads) fibers.emplace_back();
+  Block block(shape, kernel, fibers);
   running_block = &block;
   std::string result = block.run_grid();
   running_block = nullptr;
@@ -35,13 +37,14 @@ Block& Block::running() {
   return *running_block;
 }
 
-Block::Block(const Shape& shape, const std::function<void()>& kernel)
+Block::Block(const Shape& shape, const std::function<void()>& kernel, std::deque<Fiber>& fibers)
     : shape_(shape),
       kernel_(kernel),
       shared_(shape.shared_bytes),
-      stacks_(shape.threads),
       threads_(shape.threads),
-      gatherings_((shape.threads + 31) / 32) {}
+      gatherings_((shape.threads + 31) / 32) {
+  for (std::size_t i = 0; i < threads_.size(); ++i) threads_[i].fiber = &fibers[i];
+}
 
 std::string Block::run_grid() {
   const std::uint32_t last = std::min(shape_.blocks, shape_.last_block);
@@ -63,7 +66,7 @@ std::string Block::run_block() {
     thread.status = Status::kReady;
     thread.waited = false;
     thread.who = {.thread = i, .epoch = epoch_};
-    thread.fiber.prepare(stacks_.stack(i), thread_entry, this);
+    thread.fiber->prepare(thread_entry, this);
   }
   while (done_ < count) {
     bool progress = false;
@@ -72,7 +75,7 @@ std::string Block::run_block() {
       if (thread.status != Status::kReady) continue;
       progress = true;
       current_ = &thread;
-      thread.fiber.enter();
+      thread.fiber->enter();
       current_ = nullptr;
       if (!fault_.empty()) return fault_;
     }
@@ -89,7 +92,6 @@ void Block::thread_entry(void* block) {
   } catch (const FaultFound&) {
     // The scheduler sees the message.
   }
-  self->current_->fiber.leave_for_good();
 }
 
 void Block::finish_thread() {
@@ -151,7 +153,7 @@ std::string Block::deadlock() const {
 void Block::wait(Status status) {
   Thread& thread = *current_;
   thread.status = status;
-  thread.fiber.leave();
+  thread.fiber->leave();
 }
 
 void Block::sync_threads(const Site& site) {

@@ -60,7 +60,8 @@ struct Meeting {
 // The block that is running.
 class Block {
  public:
-  Block(const Shape& shape, const std::function<void()>& kernel);
+  // `fibers`: at least shape.threads.
+  Block(const Shape& shape, const std::function<void()>& kernel, std::deque<Fiber>& fibers);
   static Block& running();
 
   std::string run_grid();
@@ -90,7 +91,7 @@ class Block {
     Site site;
   };
   struct Thread {
-    Fiber fiber;
+    Fiber* fiber = nullptr;
     Status status = Status::kReady;
     Accessor who;
     Site barrier;
@@ -127,7 +128,6 @@ class Block {
   Shape shape_;
   const std::function<void()>& kernel_;
   SharedMemory shared_;
-  FiberStacks stacks_;
   std::deque<Thread> threads_;
   std::vector<Gathering> gatherings_;  // a warp each
   Thread* current_ = nullptr;

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <stdexcept>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -108,6 +108,8 @@ extern "C" void sluice_begin_stack();
 namespace sluice::simt {
 namespace {
 
+constexpr std::size_t kStackBytes = 128 * 1024;
+
 // AddressSanitizer must hear of every change of stack.
 void announce_switch([[maybe_unused]] void** save, [[maybe_unused]] const void* bottom,
                      [[maybe_unused]] std::size_t bytes) {
@@ -142,30 +144,43 @@ void* tsan_replace([[maybe_unused]] void* old, [[maybe_unused]] bool make) {
 #endif
   return nullptr;
 }
+// Frames that were given up in the middle leave marks that nobody must find there.
+void forget_frames([[maybe_unused]] std::byte* stack) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(stack, kStackBytes);
+#endif
+}
 
 }  // namespace
 
-FiberStacks::FiberStacks(std::size_t count)
-    : count_(count),
-      base_(static_cast<std::byte*>(mmap(nullptr, count * kBytes, PROT_READ | PROT_WRITE,
-                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
-  if (base_ == MAP_FAILED) throw std::runtime_error("no memory for the stacks of fibers");
+Fiber::Fiber()
+    : stack_(static_cast<std::byte*>(mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
+  if (stack_ == MAP_FAILED) throw std::runtime_error("no memory for the stack of a fiber");
 }
 
-FiberStacks::~FiberStacks() { munmap(base_, count_ * kBytes); }
+Fiber::~Fiber() {
+  forget_frames(stack_);
+  tsan_replace(tsan_inside_, false);
+  munmap(stack_, kStackBytes);
+}
 
-Fiber::~Fiber() { tsan_replace(tsan_inside_, false); }
+void Fiber::begin(Fiber* fiber) { fiber->run_entries(); }
 
-void Fiber::begin(Fiber* fiber) {
-  announce_arrival(nullptr, &fiber->outside_stack_, &fiber->outside_bytes_);
-  fiber->entry_(fiber->argument_);
-  std::abort();  // entry came back
+void Fiber::run_entries() {
+  announce_arrival(nullptr, &outside_stack_, &outside_bytes_);
+  for (;;) {
+    waits_for_entry_ = false;
+    entry_(argument_);
+    waits_for_entry_ = true;
+    leave();
+  }
 }
 
 #if defined(SLUICE_FIBER_SWITCH)
 
 void Fiber::prepare_context() {
-  auto* top = reinterpret_cast<void**>(stack_ + FiberStacks::kBytes);
+  auto* top = reinterpret_cast<void**>(stack_ + kStackBytes);
   auto* first = reinterpret_cast<void*>(&Fiber::begin);
 #if defined(__x86_64__)
   // Above what is saved lies the address to which begin() would return, and there is none. With it
@@ -196,7 +211,7 @@ void Fiber::begin_halves(unsigned low, unsigned high) {
 void Fiber::prepare_context() {
   getcontext(&inside_);
   inside_.uc_stack.ss_sp = stack_;
-  inside_.uc_stack.ss_size = FiberStacks::kBytes;
+  inside_.uc_stack.ss_size = kStackBytes;
   inside_.uc_link = nullptr;
   const std::uint64_t address = reinterpret_cast<std::uintptr_t>(this);
   makecontext(&inside_, reinterpret_cast<void (*)()>(&Fiber::begin_halves), 2,
@@ -207,10 +222,11 @@ void Fiber::switch_contexts(Context& from, Context& to) { swapcontext(&from, &to
 
 #endif
 
-void Fiber::prepare(std::byte* stack, void (*entry)(void*), void* argument) {
+void Fiber::prepare(void (*entry)(void*), void* argument) {
   entry_ = entry;
   argument_ = argument;
-  stack_ = stack;
+  if (waits_for_entry_) return;
+  forget_frames(stack_);
   fake_stack_ = nullptr;
   tsan_inside_ = tsan_replace(tsan_inside_, true);
   prepare_context();
@@ -218,25 +234,18 @@ void Fiber::prepare(std::byte* stack, void (*entry)(void*), void* argument) {
 
 void Fiber::enter() {
   void* fake_stack = nullptr;
-  announce_switch(&fake_stack, stack_, FiberStacks::kBytes);
+  announce_switch(&fake_stack, stack_, kStackBytes);
   tsan_outside_ = tsan_current();
   tsan_switch(tsan_inside_);
   switch_contexts(outside_, inside_);
   announce_arrival(fake_stack, nullptr, nullptr);
 }
 
-void Fiber::switch_back(bool for_good) {
-  announce_switch(for_good ? nullptr : &fake_stack_, outside_stack_, outside_bytes_);
+void Fiber::leave() {
+  announce_switch(&fake_stack_, outside_stack_, outside_bytes_);
   tsan_switch(tsan_outside_);
   switch_contexts(inside_, outside_);
   announce_arrival(fake_stack_, &outside_stack_, &outside_bytes_);
-}
-
-void Fiber::leave() { switch_back(false); }
-
-void Fiber::leave_for_good() {
-  switch_back(true);
-  std::abort();  // entered again
 }
 
 }  // namespace sluice::simt

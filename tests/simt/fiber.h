@@ -16,36 +16,20 @@
 
 namespace sluice::simt {
 
-// Memory for the stacks of some fibers.
-class FiberStacks {
- public:
-  static constexpr std::size_t kBytes = 128 * 1024;
-  explicit FiberStacks(std::size_t count);
-  FiberStacks(const FiberStacks&) = delete;
-  FiberStacks& operator=(const FiberStacks&) = delete;
-  ~FiberStacks();
-  std::byte* stack(std::size_t i) const { return base_ + i * kBytes; }
-
- private:
-  std::size_t count_;
-  std::byte* base_;
-};
-
 class Fiber {
  public:
-  Fiber() = default;
+  Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
 
-  // Makes `entry(argument)` what the next enter() begins. `stack` has FiberStacks::kBytes, begins
-  // at a multiple of 16 and outlives the fiber, which may be given up at any time by never entering
-  // it again. `entry` must not return; its last act is leave_for_good().
-  void prepare(std::byte* stack, void (*entry)(void*), void* argument);
+  // Makes `entry(argument)` what the next enter() begins. What a fiber was doing that has not
+  // returned is given up, without any destructors. When `entry` returns, the fiber has left and
+  // must be prepared again.
+  void prepare(void (*entry)(void*), void* argument);
 
   void enter();  // runs the fiber until it leaves
   void leave();  // inside the fiber: back to who entered
-  [[noreturn]] void leave_for_good();
 
  private:
 #if defined(SLUICE_FIBER_SWITCH)
@@ -56,15 +40,16 @@ class Fiber {
 #endif
 
   static void begin(Fiber* fiber);
+  [[noreturn]] void run_entries();
   void prepare_context();
   void switch_contexts(Context& from, Context& to);
-  void switch_back(bool for_good);
 
   Context inside_ = {};
   Context outside_ = {};
   void (*entry_)(void*) = nullptr;
   void* argument_ = nullptr;
-  std::byte* stack_ = nullptr;
+  std::byte* stack_;
+  bool waits_for_entry_ = false;  // inside: entering it runs entry_
   // What AddressSanitizer wants to know about the stacks, and ThreadSanitizer's names for them.
   void* fake_stack_ = nullptr;
   const void* outside_stack_ = nullptr;
