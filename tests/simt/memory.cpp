@@ -36,6 +36,7 @@ void Buffer::write(std::size_t offset, const void* from, std::size_t bytes) {
   if (bytes > size_ || offset > size_ - bytes) {
     throw std::out_of_range(fmt::format("host writes past the end of buffer '{}'", name_));
   }
+  if (bytes == 0) return;  // then `from` may be null
   std::memcpy(data_ + offset, from, bytes);
   std::memset(written_ + offset, 1, bytes);
 }

@@ -29,7 +29,7 @@ class Filled : public Buffer {
  public:
   Filled(std::string name, const std::vector<T>& values)
       : Buffer(std::move(name), std::max<std::size_t>(1, values.size() * sizeof(T))) {
-    if (!values.empty()) write(std::span<const T>(values));
+    write(std::span<const T>(values));
   }
   Global<T> begin() { return pointer<T>(); }
 };
