@@ -94,7 +94,7 @@ Status CudaBackend::queue_pass(const Pass& pass) {
     device_->begin_graph();
     const Status queued = queue_layers(pass);
     SLUICE_ASSIGN_OR_RETURN(Graph graph, device_->end_graph());
-    SLUICE_RETURN_IF_ERROR(queued);
+    if (!queued.ok()) return queued.error();
     known = graphs_.emplace(pass.shape, std::move(graph)).first;
   }
   device_->run(known->second);
