@@ -6,6 +6,7 @@
 #include "cuda/host/cuda_platform.h"
 #include "cuda/host/launch.h"
 #include "cuda/kv_pages.h"
+#include "src/backend/cpu/kernels.h"
 #include "src/backend/pass_rows.h"
 #include "src/base/checked.h"
 
@@ -17,6 +18,8 @@ constexpr std::uint64_t kTooManyBytes = std::uint64_t{1} << 62;
 // A device gives out memory in pieces of this size.
 constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;
 constexpr std::int64_t kColumns = 16;  // of an attention tile
+// Layers on the CPU and on a GPU share block tables.
+static_assert(kPageTokens == cpu::kKvBlock);
 
 std::uint64_t padded_dim(const ModelSpec& spec) { return (spec.head_dim + 31) / 32 * 32; }
 
@@ -204,8 +207,6 @@ namespace {
 class CudaPlatform final : public GpuPlatform {
  public:
   std::string name() const override { return "cuda"; }
-  std::uint32_t block_tokens() const override { return kPageTokens; }
-
   Result<std::vector<GpuInfo>> devices() const override {
     SLUICE_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> found, list_devices());
     std::vector<GpuInfo> devices;

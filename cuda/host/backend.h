@@ -95,6 +95,8 @@ class CudaBackend final : public Backend {
   // hidden += pending; the sum's norm to `normed` and `x`, as the product wants it.
   Input queue_norm(const Pass& pass, const Pending& pending, const Memory& norm,
                    const DeviceProduct& product, const DeviceProduct* another);
+  // activation(gate) * up of `rows` rows in gate_up, as the product wants it.
+  Input queue_activation(const DeviceProduct& down, std::uint32_t width, std::int32_t rows);
   void queue_product(const DeviceProduct& product, const Input& input, Global<float> out,
                      std::int64_t stride, const Experts* experts);
   PassTraffic traffic(std::span<const BatchRow> rows, const PassShape& shape) const;

@@ -279,6 +279,28 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
   launch_attention(*device_, args, pass.shape.narrow);
 }
 
+CudaBackend::Input CudaBackend::queue_activation(const DeviceProduct& down, std::uint32_t width,
+                                                 std::int32_t rows) {
+  ActivateArgs args{};
+  args.gate = work_.gate_up.at<const float>();
+  args.up = work_.gate_up.at<const float>() + std::int64_t{width};
+  args.stride = std::int64_t{2} * width;
+  args.rows = rows;
+  args.cols = i32(width);
+  args.gelu = model_.spec.activation == Activation::kGeluTanh;
+  if (down.any_float()) args.out = work_.activated.at<float>();
+  if (down.any_quantized()) {
+    args.quantized = {work_.wide.at<std::int8_t>(), work_.wide_scale.at<float>(),
+                      work_.wide_sum.at<std::uint32_t>()};
+  }
+  launch_activate(*device_, args);
+  return {work_.activated.at<const float>(),
+          width,
+          {work_.wide.at<const std::int8_t>(), work_.wide_scale.at<const float>(),
+           work_.wide_sum.at<const std::uint32_t>()},
+          rows};
+}
+
 CudaBackend::Pending CudaBackend::queue_feed_forward(const Pass& pass, std::uint32_t layer,
                                                      const Pending& before) {
   const ModelSpec& spec = model_.spec;
@@ -287,25 +309,7 @@ CudaBackend::Pending CudaBackend::queue_feed_forward(const Pass& pass, std::uint
   const std::int64_t width = spec.feed_forward;
   queue_product(w.gate_up, x, work_.gate_up.at<float>(), 2 * width, nullptr);
 
-  ActivateArgs activate{};
-  activate.gate = work_.gate_up.at<const float>();
-  activate.up = work_.gate_up.at<const float>() + width;
-  activate.stride = 2 * width;
-  activate.rows = pass.shape.rows;
-  activate.cols = i32(spec.feed_forward);
-  activate.gelu = spec.activation == Activation::kGeluTanh;
-  if (w.down.any_float()) activate.out = work_.activated.at<float>();
-  if (w.down.any_quantized()) {
-    activate.quantized = {work_.wide.at<std::int8_t>(), work_.wide_scale.at<float>(),
-                          work_.wide_sum.at<std::uint32_t>()};
-  }
-  launch_activate(*device_, activate);
-
-  const Input y = {work_.activated.at<const float>(),
-                   width,
-                   {work_.wide.at<const std::int8_t>(), work_.wide_scale.at<const float>(),
-                    work_.wide_sum.at<const std::uint32_t>()},
-                   pass.shape.rows};
+  const Input y = queue_activation(w.down, spec.feed_forward, pass.shape.rows);
   queue_product(w.down, y, work_.result.at<float>(), spec.embedding, nullptr);
   return {work_.result.at<const float>(), {}, floats(w.feed_forward_post_norm)};
 }
@@ -338,25 +342,7 @@ CudaBackend::Pending CudaBackend::queue_experts(const Pass& pass, std::uint32_t 
   const std::int64_t width = spec.expert_feed_forward;
   queue_product(w.gate_up, x, work_.gate_up.at<float>(), 2 * width, &experts);
 
-  ActivateArgs activate{};
-  activate.gate = work_.gate_up.at<const float>();
-  activate.up = work_.gate_up.at<const float>() + width;
-  activate.stride = 2 * width;
-  activate.rows = pairs;
-  activate.cols = i32(spec.expert_feed_forward);
-  activate.gelu = spec.activation == Activation::kGeluTanh;
-  if (w.down.any_float()) activate.out = work_.activated.at<float>();
-  if (w.down.any_quantized()) {
-    activate.quantized = {work_.wide.at<std::int8_t>(), work_.wide_scale.at<float>(),
-                          work_.wide_sum.at<std::uint32_t>()};
-  }
-  launch_activate(*device_, activate);
-
-  const Input y = {work_.activated.at<const float>(),
-                   width,
-                   {work_.wide.at<const std::int8_t>(), work_.wide_scale.at<const float>(),
-                    work_.wide_sum.at<const std::uint32_t>()},
-                   pairs};
+  const Input y = queue_activation(w.down, spec.expert_feed_forward, pairs);
   experts.x_row = {};
   queue_product(w.down, y, work_.expert_out.at<float>(), spec.embedding, &experts);
 

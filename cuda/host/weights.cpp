@@ -177,6 +177,7 @@ class Uploader {
     const auto some =
         static_cast<std::uint32_t>(std::clamp<std::size_t>(kStagingBytes / tile_bytes, 1, count));
     if (tile_bytes > staging_[0].size()) {
+      SLUICE_RETURN_IF_ERROR(device_.synchronize());  // nothing is on its way from the old ones
       for (HostMemory& buffer : staging_) {
         SLUICE_ASSIGN_OR_RETURN(buffer, device_.allocate_host("uploads", tile_bytes));
       }

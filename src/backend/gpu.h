@@ -27,7 +27,7 @@ struct GpuOptions {
   std::uint32_t device = 0;
   LayerRange layers;  // that it runs; the output goes with the last one
   KvCacheType kv = KvCacheType::kInt8;
-  std::uint32_t kv_blocks = 0;  // of block_tokens() each, all its layers
+  std::uint32_t kv_blocks = 0;  // of the CPU's size (kKvBlock) each, all its layers
   std::uint32_t positions = 0;  // positions are below this
   std::uint32_t max_rows = 256;
   std::uint32_t max_logits = 16;
@@ -45,7 +45,6 @@ class GpuPlatform {
   virtual std::string name() const = 0;
   // kFailed with the reason where there is none that can be used.
   virtual Result<std::vector<GpuInfo>> devices() const = 0;
-  virtual std::uint32_t block_tokens() const = 0;  // of the KV cache
   // Why this model cannot run there whatever the memory (kUsage, kBadInput); ok where it can.
   virtual Status supports(const ModelSpec& spec, KvCacheType kv) const = 0;
   // Bytes on the device; `available` is left 0, devices() tells it.

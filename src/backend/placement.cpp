@@ -127,6 +127,14 @@ Result<Placement> place(const PlacementRequest& request) {
     return placement;
   };
   const bool demanded = choice.kind == Kind::kGpu;
+  if (demanded && choice.gpu_layers == 0u) {
+    return make_error(
+        ErrorCode::kUsage,
+        "a GPU was asked for, and no layers on it; leave --device or --gpu-layers away");
+  }
+  if (choice.kind == Kind::kCpu && choice.gpu_layers.value_or(0) > 0 && request.gpu != nullptr) {
+    placement.notes.push_back("--device cpu: --gpu-layers is not followed");
+  }
   if (choice.kind == Kind::kCpu || choice.gpu_layers == 0u) return on_cpu();
   if (request.gpu == nullptr) {
     if (demanded) {
@@ -157,9 +165,14 @@ Result<Placement> place(const PlacementRequest& request) {
 
   place_on_gpus(request, *devices, placement.parts);
   if (placement.parts.empty()) {
-    placement.notes.push_back(fmt::format(
-        "not one layer fits into the GPU's memory ({:.0f} MiB are free): running on the CPU",
-        static_cast<double>(devices->front().free_bytes) / (1 << 20)));
+    const std::string why =
+        fmt::format("not one layer fits into the GPU's memory ({:.0f} MiB are free)",
+                    static_cast<double>(devices->front().free_bytes) / (1 << 20));
+    if (demanded) {
+      return make_error(ErrorCode::kNoMemory,
+                        "{}; use a smaller context (-c), a smaller model, or --device cpu", why);
+    }
+    placement.notes.push_back(why + ": running on the CPU");
     return on_cpu();
   }
   if (const std::uint32_t first = placement.parts.front().layers.first; first > 0) {
