@@ -249,7 +249,7 @@ TEST_CASE("keys and values: copied, exported and imported blocks") {
     const std::uint32_t to = kv.blocks(other)[0];
     if (through_host) {
       std::vector<std::byte> bytes(run.backend().kv_block_bytes());
-      run.backend().export_kv_block(from, bytes);
+      REQUIRE(run.backend().export_kv_block(from, bytes).ok());
       run.backend().import_kv_block(to, bytes);
     } else {
       run.backend().copy_kv_block(from, to);

@@ -178,7 +178,7 @@ std::size_t CudaBackend::kv_block_bytes() const {
          (options_.layers.last - options_.layers.first);
 }
 
-void CudaBackend::export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const {
+Status CudaBackend::export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const {
   const std::int64_t own = kv_layer_block_bytes();
   std::byte* out = bytes.data();
   for (const Memory& layer : cache_) {
@@ -187,8 +187,7 @@ void CudaBackend::export_kv_block(std::uint32_t block, std::span<std::byte> byte
                       static_cast<std::size_t>(own));
     out += own;
   }
-  // An error stays with the device, and the next pass reports it.
-  if (!device_->synchronize().ok()) std::memset(bytes.data(), 0, bytes.size());
+  return device_->synchronize();
 }
 
 void CudaBackend::import_kv_block(std::uint32_t block, std::span<const std::byte> bytes) {

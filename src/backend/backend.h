@@ -82,8 +82,8 @@ class Backend {
   // any backend with the same kv_format() and the same weights.
   virtual std::string kv_format() const = 0;  // "cpu-1 int8 32x128": layout, type, shape
   virtual std::size_t kv_block_bytes() const = 0;
-  // `bytes` has kv_block_bytes().
-  virtual void export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const = 0;
+  // `bytes` has kv_block_bytes(). kFailed where the device no longer answers.
+  virtual Status export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const = 0;
   virtual void import_kv_block(std::uint32_t block, std::span<const std::byte> bytes) = 0;
 };
 

@@ -68,12 +68,13 @@ class SplitBackend final : public Backend {
     for (const BackendPart& part : parts_) bytes += part.backend->kv_block_bytes();
     return bytes;
   }
-  void export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const override {
+  Status export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const override {
     for (const BackendPart& part : parts_) {
       const std::size_t own = part.backend->kv_block_bytes();
-      part.backend->export_kv_block(block, bytes.first(own));
+      SLUICE_RETURN_IF_ERROR(part.backend->export_kv_block(block, bytes.first(own)));
       bytes = bytes.subspan(own);
     }
+    return {};
   }
   void import_kv_block(std::uint32_t block, std::span<const std::byte> bytes) override {
     for (BackendPart& part : parts_) {

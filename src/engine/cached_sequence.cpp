@@ -148,12 +148,14 @@ std::size_t CachedSequence::snapshot_bytes() const {
   return (tokens_.size() + block - 1) / block * engine_.backend().kv_block_bytes();
 }
 
-void CachedSequence::export_snapshot(std::span<std::byte> bytes) const {
+Status CachedSequence::export_snapshot(std::span<std::byte> bytes) const {
   const std::size_t size = engine_.backend().kv_block_bytes();
   const std::span<const std::uint32_t> blocks = engine_.kv().blocks(id_);
   for (std::size_t i = 0; (i + 1) * size <= bytes.size() && i < blocks.size(); ++i) {
-    engine_.backend().export_kv_block(blocks[i], bytes.subspan(i * size, size));
+    SLUICE_RETURN_IF_ERROR(
+        engine_.backend().export_kv_block(blocks[i], bytes.subspan(i * size, size)));
   }
+  return {};
 }
 
 Status CachedSequence::import_snapshot(std::span<const std::int32_t> tokens,

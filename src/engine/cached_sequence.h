@@ -56,7 +56,8 @@ class CachedSequence {
   // Keys and values of all tokens as bytes: whole blocks in order. What lies beyond the last token
   // in its block has no meaning.
   std::size_t snapshot_bytes() const;
-  void export_snapshot(std::span<std::byte> bytes) const;
+  // kFailed where the device no longer answers.
+  Status export_snapshot(std::span<std::byte> bytes) const;
   // Replaces the content. Errors (kBadInput): a size that does not belong to that many tokens, more
   // tokens than the context, ids outside the vocabulary; the sequence is empty then.
   Status import_snapshot(std::span<const std::int32_t> tokens, std::span<const std::byte> bytes);

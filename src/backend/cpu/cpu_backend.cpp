@@ -203,13 +203,14 @@ std::size_t CpuBackend::kv_block_bytes() const {
          (options_.layers.last - options_.layers.first);
 }
 
-void CpuBackend::export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const {
+Status CpuBackend::export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const {
   const std::size_t layer_bytes = kv_layout_.head_bytes() * model_.spec.kv_heads;
   const auto [first, last] = options_.layers;
   for (std::uint32_t layer = first; layer < last; ++layer) {
     std::memcpy(bytes.data() + (layer - first) * layer_bytes, kv_block(layer, block, 0),
                 layer_bytes);
   }
+  return {};
 }
 
 void CpuBackend::import_kv_block(std::uint32_t block, std::span<const std::byte> bytes) {

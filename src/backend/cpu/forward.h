@@ -68,7 +68,7 @@ class CpuBackend final : public Backend {
   void copy_kv_block(std::uint32_t from, std::uint32_t to) override;
   std::string kv_format() const override;
   std::size_t kv_block_bytes() const override;
-  void export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const override;
+  Status export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const override;
   void import_kv_block(std::uint32_t block, std::span<const std::byte> bytes) override;
 
  private:

@@ -21,7 +21,7 @@ Status write_session(const std::string& path, const ChatState& state,
   session.kv_format = engine.backend().kv_format();
   session.tokens = sequence.tokens();
   session.kv.resize(sequence.snapshot_bytes());
-  sequence.export_snapshot(session.kv);
+  SLUICE_RETURN_IF_ERROR(sequence.export_snapshot(session.kv));
   const SessionBytes head = session_head(session);
   const auto token_bytes = std::as_bytes(std::span(session.tokens));
   SLUICE_ASSIGN_OR_RETURN(
