@@ -269,7 +269,7 @@ void register_all(const std::vector<unsigned>& thread_counts) {
     benchmark::RegisterBenchmark(fmt::format("int8_peak/{}", kernels->name).c_str(), int8_peak,
                                  kernels);
     for (const BlockTypeInfo& info : block_types()) {
-      for (const std::uint32_t rows : {1u, 2u, 4u, 8u, 16u, 64u, 512u}) {
+      for (const std::uint32_t rows : {1u, 2u, 3u, 4u, 6u, 8u, 16u, 64u, 512u}) {
         for (const unsigned threads : thread_counts) {
           benchmark::RegisterBenchmark(fmt::format("matmul/{}/{}/rows:{}/threads:{}", info.name,
                                                    kernels->name, rows, threads)

@@ -38,11 +38,19 @@ struct QueryTile {
   float x[kQueryTile * kMaxHeadDim];
 };
 
+// Fetches bytes that are needed soon: the blocks of the cache lie apart, and the processor does not
+// guess where the next one is.
+SLUICE_INLINE void prefetch_bytes(const std::uint8_t* p, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += 64)
+    _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
+}
+
 // 16 int8 keys: groups of 32 dimensions are the blocks, tokens the lanes.
 template <class Isa>
 struct KeySource {
   const std::uint8_t* codes;
   const std::uint8_t* scales;
+  const std::uint8_t* next;  // codes of the 16 keys after these; null: there are none
 
   template <int quad>
   SLUICE_ALWAYS_INLINE typename Isa::I code(std::uint32_t block, int half) const {
@@ -54,17 +62,22 @@ struct KeySource {
   SLUICE_ALWAYS_INLINE typename Isa::F scale(std::uint32_t block, int half) const {
     return Isa::load_half(scales + std::size_t{32} * block + half * 2 * Isa::kLanes);
   }
-  SLUICE_ALWAYS_INLINE void prefetch(std::uint32_t) const {}
+  SLUICE_ALWAYS_INLINE void prefetch(std::uint32_t block) const {
+    if (next != nullptr) prefetch_bytes(next + std::size_t{512} * block, 512);
+  }
 };
 
 template <class Isa>
 static void int8_scores(const AttentionTask& task, QueryTile& tile_data, std::uint32_t groups) {
   constexpr Dot kDot{!Isa::kHasByteDot, 1, 1, false, Isa::kHasByteDot};
+  const auto codes_of = [&](std::uint32_t t) {
+    return reinterpret_cast<const std::uint8_t*>(task.blocks[t / kKvBlock]) +
+           key_code_offset(groups, t % kKvBlock, 0);
+  };
   for (std::uint32_t t = tile_data.first / 16 * 16; t < tile_data.last; t += 16) {
     const auto* block = reinterpret_cast<const std::uint8_t*>(task.blocks[t / kKvBlock]);
-    const std::uint32_t slot = t % kKvBlock;
-    const KeySource<Isa> source{block + key_code_offset(groups, slot, 0),
-                                block + key_scale_offset(groups, slot, 0)};
+    const std::uint8_t* next = t + 16 < tile_data.last ? codes_of(t + 16) : nullptr;
+    KeySource<Isa> source{codes_of(t), block + key_scale_offset(groups, t % kKvBlock, 0), next};
     in_tiles(tile_data.count, [&]<int T>(std::uint32_t i) SLUICE_ALWAYS_INLINE {
       const TileX x{tile_data.q + std::size_t{i} * groups * 32,
                     std::size_t{groups} * 32,
@@ -74,6 +87,7 @@ static void int8_scores(const AttentionTask& task, QueryTile& tile_data, std::ui
                     nullptr,
                     groups};
       tile<Isa, kDot, T, Isa::kHalves>(source, 0, groups, x, &tile_data.score[i][t], kKvPiece);
+      source.next = nullptr;  // on its way
     });
   }
 }
@@ -158,101 +172,133 @@ struct Int8Values {
   }
 };
 
-// acc[t][0 .. 32) += sum over tokens [begin, end) of weight[t][token] * value[token][0 .. 32), for
-// T queries; `values` is the offset of the group's first value in a block.
-template <class Isa, class Values, int T>
-static void value_tile(const std::byte* const* blocks, std::size_t values, std::size_t stride,
-                       const float* weight, std::uint32_t begin, std::uint32_t end,
-                       float (*acc_memory)[32]) {
+// acc[t][v] += sum over `count` tokens of weight[t][token] * value[token][v], for T queries and V
+// vectors of dimensions. Strides between queries in floats, between tokens in bytes.
+template <class Isa, class Values, int T, int V>
+static void value_tile(const std::uint8_t* value, std::size_t token_bytes, const float* weight,
+                       std::size_t weight_stride, std::uint32_t count, float* acc_memory,
+                       std::size_t acc_stride) {
   using F = typename Isa::F;
-  constexpr int V = 32 / Isa::kLanes;
   F acc[T][V];
   for (int t = 0; t < T; ++t) {
-    for (int v = 0; v < V; ++v) acc[t][v] = Isa::load(acc_memory[t] + v * Isa::kLanes);
+    for (int v = 0; v < V; ++v)
+      acc[t][v] = Isa::load(acc_memory + t * acc_stride + v * Isa::kLanes);
   }
-  for (std::uint32_t token = begin; token < end;) {
-    const std::uint32_t stop = smaller(end, (token / kKvBlock + 1) * kKvBlock);
-    const std::uint8_t* p = reinterpret_cast<const std::uint8_t*>(blocks[token / kKvBlock]) +
-                            values + token % kKvBlock * stride;
-    for (; token < stop; ++token, p += stride) {
-      F w[T];
-      for (int t = 0; t < T; ++t) w[t] = Isa::set1(weight[t * kKvPiece + token]);
-      for (int v = 0; v < V; ++v) {
-        const F value = Values::template load<Isa>(p + v * Isa::kLanes * Values::kBytes);
-        for (int t = 0; t < T; ++t) acc[t][v] = Isa::fma(w[t], value, acc[t][v]);
-      }
+  for (std::uint32_t token = 0; token < count; ++token, value += token_bytes) {
+    F vectors[V];
+    for (int v = 0; v < V; ++v)
+      vectors[v] = Values::template load<Isa>(value + v * Isa::kLanes * Values::kBytes);
+    for (int t = 0; t < T; ++t) {
+      const F w = Isa::set1(weight[t * weight_stride + token]);
+      for (int v = 0; v < V; ++v) acc[t][v] = Isa::fma(w, vectors[v], acc[t][v]);
     }
   }
   for (int t = 0; t < T; ++t) {
-    for (int v = 0; v < V; ++v) Isa::store(acc_memory[t] + v * Isa::kLanes, acc[t][v]);
+    for (int v = 0; v < V; ++v)
+      Isa::store(acc_memory + t * acc_stride + v * Isa::kLanes, acc[t][v]);
   }
 }
 
-// Adds the piece's values of all queries of the tile into the output. Tokens that all queries of a
-// pair see are loaded once for both; the rest (the diagonal of a prompt, the edge of a window) goes
-// query by query.
+// A group of 32 dimensions of one block: adds its tokens for T queries, which see tokens
+// [begin[t], end[t]) of it. What all of them see is loaded once; the rest (the diagonal of a
+// prompt, the edge of a window) goes query by query.
+template <class Isa, class Values, int T>
+static void add_block_group(const std::uint8_t* value, std::size_t token_bytes, const float* weight,
+                            std::size_t weight_stride, const std::uint32_t* begin,
+                            const std::uint32_t* end, float* acc, std::size_t acc_stride) {
+  constexpr int kVectors = 2;  // leaves registers for the sums of four queries
+  constexpr int kDims = kVectors * Isa::kLanes;
+  std::uint32_t low = begin[0];
+  std::uint32_t high = end[0];
+  for (int t = 1; t < T; ++t) {
+    low = low > begin[t] ? low : begin[t];
+    high = smaller(high, end[t]);
+  }
+  if (low >= high) low = high = kKvBlock;  // nothing in common
+  const auto alone = [&](int t, std::uint32_t from, std::uint32_t to) {
+    for (int d = 0; d < 32 && from < to; d += kDims)
+      value_tile<Isa, Values, 1, kVectors>(value + d * Values::kBytes + from * token_bytes,
+                                           token_bytes, weight + t * weight_stride + from, 0,
+                                           to - from, acc + t * acc_stride + d, 0);
+  };
+  for (int t = 0; t < T; ++t) alone(t, begin[t], smaller(low, end[t]));
+  for (int d = 0; d < 32 && low < high; d += kDims)
+    value_tile<Isa, Values, T, kVectors>(value + d * Values::kBytes + low * token_bytes,
+                                         token_bytes, weight + low, weight_stride, high - low,
+                                         acc + d, acc_stride);
+  for (int t = 0; t < T; ++t) alone(t, high > begin[t] ? high : begin[t], end[t]);
+}
+
+// Adds the piece's values of all queries of the tile into the output, block by block, so that a
+// block comes from memory once for all of them.
 template <class Isa, class Values>
 static void add_values(const AttentionTask& task, QueryTile& tile_data) {
-  constexpr std::uint32_t kPair = 2;
   const std::uint32_t dim = task.layout.head_dim;
   const std::uint32_t padded = (dim + 31) / 32 * 32;
   const std::uint32_t groups = padded / 32;
   const std::size_t key_bytes = task.layout.key_bytes();
+  const std::size_t token_bytes = std::size_t{padded} * Values::kBytes;
   constexpr bool kScaled = Values::kBytes == 1;
-  alignas(64) float scaled[kScaled ? kPair : 1][kKvPiece];
-  for (std::uint32_t g = 0; g < groups; ++g) {
-    const std::uint32_t dims = smaller(32, dim - 32 * g);
-    for (std::uint32_t i = 0; i < tile_data.count; i += kPair) {
-      const std::uint32_t n = smaller(kPair, tile_data.count - i);
-      const float* weight = tile_data.score[i];
+  alignas(64) float scaled[kScaled ? kQueryTile : 1][kKvBlock];
+  alignas(64) float acc[kQueryTile * kMaxHeadDim];
+  __builtin_memset(acc, 0, std::size_t{tile_data.count} * padded * sizeof(float));
+
+  const std::uint32_t first_block = tile_data.first / kKvBlock;
+  const std::uint32_t last_block = (tile_data.last - 1) / kKvBlock;
+  for (std::uint32_t b = first_block; b <= last_block; ++b) {
+    const auto* block = reinterpret_cast<const std::uint8_t*>(task.blocks[b]) + key_bytes;
+    const std::uint32_t start = b * kKvBlock;
+    std::uint32_t begin[kQueryTile], end[kQueryTile];  // within the block
+    for (std::uint32_t i = 0; i < tile_data.count; ++i) {
+      const std::uint32_t from = tile_data.begin[i], to = tile_data.end[i];
+      begin[i] = from > start ? smaller(from - start, kKvBlock) : 0;
+      end[i] = to > start ? smaller(to - start, kKvBlock) : 0;
+    }
+    const std::uint8_t* next = nullptr;
+    if (b < last_block) {
+      next = reinterpret_cast<const std::uint8_t*>(task.blocks[b + 1]) + key_bytes;
+    }
+    for (std::uint32_t g = 0; g < groups; ++g) {
+      if (next != nullptr) {  // a share of it with each group
+        const std::size_t share = std::size_t{32} * kKvBlock * Values::kBytes;
+        prefetch_bytes(next + g * share, share);
+        if constexpr (kScaled) prefetch_bytes(next + value_scale_offset(groups, 0, g), 64);
+      }
+      const float* weight = &tile_data.score[0][start];
+      std::size_t weight_stride = kKvPiece;
       if constexpr (kScaled) {
-        for (std::uint32_t t = 0; t < n; ++t) {
-          const std::uint32_t end = tile_data.end[i + t];
-          for (std::uint32_t token = tile_data.begin[i + t] / 16 * 16; token < end;
-               token += Isa::kLanes) {
-            const auto* scales =
-                reinterpret_cast<const std::uint8_t*>(task.blocks[token / kKvBlock]) + key_bytes +
-                value_scale_offset(groups, token % kKvBlock, g);
-            Isa::store(&scaled[t][token],
-                       Isa::mul(Isa::load(&tile_data.score[i + t][token]), Isa::load_half(scales)));
-          }
+        const std::uint8_t* scales = block + value_scale_offset(groups, 0, g);
+        for (std::uint32_t t = 0; t < kKvBlock; t += Isa::kLanes) {
+          const auto scale = Isa::load_half(scales + std::size_t{2} * t);
+          for (std::uint32_t i = 0; i < tile_data.count; ++i)
+            Isa::store(&scaled[i][t], Isa::mul(Isa::load(&tile_data.score[i][start + t]), scale));
         }
         weight = scaled[0];
+        weight_stride = kKvBlock;
       }
-      alignas(64) float acc[kPair][32] = {};
-      const std::size_t values = key_bytes + std::size_t{32} * g * Values::kBytes;
-      const std::size_t stride = std::size_t{padded} * Values::kBytes;
-      std::uint32_t low = tile_data.begin[i];
-      std::uint32_t high = tile_data.end[i];
-      if (n == 2) {
-        low = low > tile_data.begin[i + 1] ? low : tile_data.begin[i + 1];
-        high = smaller(high, tile_data.end[i + 1]);
-      }
-      for (std::uint32_t t = 0; t < n; ++t)
-        value_tile<Isa, Values, 1>(task.blocks, values, stride, weight + t * kKvPiece,
-                                   tile_data.begin[i + t], smaller(low, tile_data.end[i + t]),
-                                   acc + t);
-      if (n == 2 && low < high)
-        value_tile<Isa, Values, 2>(task.blocks, values, stride, weight, low, high, acc);
-      for (std::uint32_t t = 0; t < n; ++t) {
-        // From where the common part ended, or where this query's own tokens begin after it.
-        const std::uint32_t from = n == 2 && low < high ? high : low;
-        value_tile<Isa, Values, 1>(task.blocks, values, stride, weight + t * kKvPiece,
-                                   from > tile_data.begin[i + t] ? from : tile_data.begin[i + t],
-                                   tile_data.end[i + t], acc + t);
-      }
-      for (std::uint32_t t = 0; t < n; ++t) {
-        float* out = task.output + tile_data.output[i + t] + 32 * g;
-        const auto old_factor = Isa::set1(tile_data.old_factor[i + t]);
-        const auto new_factor = Isa::set1(tile_data.new_factor[i + t]);
-        float merged[32];
-        for (std::uint32_t d = 0; d < dims; ++d) merged[d] = out[d];
-        for (std::uint32_t d = dims; d < 32; ++d) merged[d] = 0.0f;
-        for (std::uint32_t d = 0; d < 32; d += Isa::kLanes)
-          Isa::store(merged + d, Isa::fma(Isa::load(acc[t] + d), new_factor,
-                                          Isa::mul(Isa::load(merged + d), old_factor)));
-        for (std::uint32_t d = 0; d < dims; ++d) out[d] = merged[d];
-      }
+      const std::uint8_t* value = block + std::size_t{32} * g * Values::kBytes;
+      in_tiles(tile_data.count, [&]<int T>(std::uint32_t i) {
+        add_block_group<Isa, Values, T>(value, token_bytes, weight + i * weight_stride,
+                                        weight_stride, begin + i, end + i,
+                                        acc + std::size_t{i} * padded + 32 * g, padded);
+      });
+    }
+  }
+
+  for (std::uint32_t i = 0; i < tile_data.count; ++i) {
+    float* out = task.output + tile_data.output[i];
+    const float* sum = acc + std::size_t{i} * padded;
+    const auto old_factor = Isa::set1(tile_data.old_factor[i]);
+    const auto new_factor = Isa::set1(tile_data.new_factor[i]);
+    for (std::uint32_t g = 0; g < groups; ++g) {
+      const std::uint32_t dims = smaller(32, dim - 32 * g);
+      float merged[32];
+      for (std::uint32_t d = 0; d < dims; ++d) merged[d] = out[32 * g + d];
+      for (std::uint32_t d = dims; d < 32; ++d) merged[d] = 0.0f;
+      for (std::uint32_t d = 0; d < 32; d += Isa::kLanes)
+        Isa::store(merged + d, Isa::fma(Isa::load(sum + 32 * g + d), new_factor,
+                                        Isa::mul(Isa::load(merged + d), old_factor)));
+      for (std::uint32_t d = 0; d < dims; ++d) out[32 * g + d] = merged[d];
     }
   }
 }
@@ -261,6 +307,8 @@ template <class Isa>
 static void attend_tile(const AttentionTask& task, QueryTile& tile_data) {
   const std::uint32_t dim = task.layout.head_dim;
   const std::uint32_t groups = (dim + 31) / 32;
+  const auto* first_block =
+      reinterpret_cast<const std::uint8_t*>(task.blocks[tile_data.first / kKvBlock]);
   for (std::uint32_t i = 0; i < tile_data.count; ++i) {
     const std::uint32_t from = tile_data.first / 16 * 16;
     __builtin_memset(&tile_data.score[i][from], 0, (kKvPiece - from) * sizeof(float));
@@ -276,6 +324,7 @@ static void attend_tile(const AttentionTask& task, QueryTile& tile_data) {
       float_scores<Isa, F32Elements>(task, tile_data);
       break;
   }
+  prefetch_bytes(first_block + task.layout.key_bytes(), task.layout.value_bytes());
   for (std::uint32_t i = 0; i < tile_data.count; ++i) softmax_piece<Isa>(task, tile_data, i);
   switch (task.layout.type) {
     case KvType::kInt8:

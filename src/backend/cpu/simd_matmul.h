@@ -70,6 +70,7 @@ struct PackedSource {
   static constexpr PackLayout kLayout = pack_layout(kType);
   static constexpr CodeTable kTable = code_table<Isa>(kType);
   static constexpr std::size_t kHalfBytes = 4 * Isa::kLanes;  // a half's part of a line
+  static constexpr std::size_t kBlockBytes = kLayout.bundle_bytes() / kLayout.bundle_blocks;
 
   const std::uint8_t* group;
 
@@ -147,12 +148,13 @@ struct PackedSource {
     }
   }
 
+  // Where the block lies, its share of the header counted in.
+  SLUICE_ALWAYS_INLINE const std::uint8_t* bytes_of(std::uint32_t block) const {
+    return bundle_of(group, block) + slot_of(block) * kBlockBytes;
+  }
   SLUICE_ALWAYS_INLINE void prefetch(std::uint32_t block) const {
-    const std::uint8_t* ahead =
-        bundle_of(group, block) + slot_of(block) * kLayout.code_bytes() + kPrefetchBytes;
-    // Headers of bundles with one or two blocks are as large as a line; count them in.
-    constexpr std::size_t bytes = kLayout.bundle_bytes() / kLayout.bundle_blocks;
-    for (std::size_t i = 0; i < bytes; i += 64)
+    const std::uint8_t* ahead = bytes_of(block) + kPrefetchBytes;
+    for (std::size_t i = 0; i < kBlockBytes; i += 64)
       _mm_prefetch(reinterpret_cast<const char*>(ahead + i), _MM_HINT_T0);
   }
 };
@@ -168,6 +170,10 @@ struct Stretch {
 template <class Isa, int kSegments>
 struct StretchSource {
   const Stretch<kSegments>* stretch;
+  // The packed bytes of the stretch that comes next, fetched while this one is used: unpacking
+  // alone would wait for memory, and memory for the products. Null: somebody else does.
+  const std::uint8_t* next;
+  std::size_t next_bytes;  // a block
 
   template <int quad>
   SLUICE_ALWAYS_INLINE typename Isa::I code(std::uint32_t block, int half) const {
@@ -181,7 +187,12 @@ struct StretchSource {
   SLUICE_ALWAYS_INLINE typename Isa::F min(std::uint32_t block, int half) const {
     return Isa::load(&stretch->min[block][segment][half * Isa::kLanes]);
   }
-  SLUICE_ALWAYS_INLINE void prefetch(std::uint32_t) const {}
+  SLUICE_ALWAYS_INLINE void prefetch(std::uint32_t block) const {
+    if (next == nullptr) return;
+    const std::uint8_t* from = next + block * next_bytes;
+    for (std::size_t i = 0; i < next_bytes; i += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(from + i), _MM_HINT_T0);
+  }
 };
 
 template <class Isa, BlockType kType, int kSegments>
@@ -298,8 +309,9 @@ static void matmul_type(const PackedMatrix& w, std::uint32_t group_begin, std::u
         load_acc(out_group, out_stride, rows, lanes, first == 0, acc);
         const PackedSource<Isa, kType> source{data + group * group_bytes};
         if (few) {
-          // A second tile finds the bytes of the first in the cache.
-          const std::uint32_t step = rows <= 4 ? count : 4 * kStretch;
+          // A second tile finds the bytes of the first in the cache; meanwhile the next step's
+          // come.
+          const std::uint32_t step = rows <= 4 ? count : kStretch;
           for (std::uint32_t b = 0; b < count; b += step) {
             const std::uint32_t n = smaller(step, count - b);
             const auto run = [&]<int T>(std::uint32_t r) SLUICE_ALWAYS_INLINE {
@@ -316,9 +328,13 @@ static void matmul_type(const PackedMatrix& w, std::uint32_t group_begin, std::u
           for (std::uint32_t b = 0; b < count; b += kStretch) {
             const std::uint32_t n = smaller(kStretch, count - b);
             unpack_stretch<Isa, kType>(source, first + b, n, stretch);
+            const std::uint8_t* next = b + n < count ? source.bytes_of(first + b + n)
+                                                     : source.bytes_of(first) + group_bytes;
             in_tiles(rows, [&]<int T>(std::uint32_t r) SLUICE_ALWAYS_INLINE {
-              tile<Isa, kDot, T, Isa::kHalves>(StretchSource<Isa, kSegments>{&stretch}, 0, n,
-                                               view(r, b), acc + r * kRowGroup, kRowGroup);
+              const StretchSource<Isa, kSegments> unpacked{&stretch, r == 0 ? next : nullptr,
+                                                           source.kBlockBytes};
+              tile<Isa, kDot, T, Isa::kHalves>(unpacked, 0, n, view(r, b), acc + r * kRowGroup,
+                                               kRowGroup);
             });
           }
         }

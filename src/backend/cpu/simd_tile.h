@@ -39,17 +39,15 @@ SLUICE_INLINE void unroll(const F& f) {
   }
 }
 
-// Covers rows [0, rows) with tiles of 4, 2 and 1 rows: calls f.operator()<T>(first row). Few sizes,
-// because each is another copy of every kernel.
+// Covers rows [0, rows) with tiles of 4 rows and one of what is left: calls f.operator()<T>(first
+// row).
 template <class F>
 SLUICE_INLINE void in_tiles(std::uint32_t rows, const F& f) {
   std::uint32_t r = 0;
   for (; r + 4 <= rows; r += 4) f.template operator()<4>(r);
-  if (rows - r >= 2) {
-    f.template operator()<2>(r);
-    r += 2;
-  }
-  if (r < rows) f.template operator()<1>(r);
+  if (rows - r == 3) f.template operator()<3>(r);
+  if (rows - r == 2) f.template operator()<2>(r);
+  if (rows - r == 1) f.template operator()<1>(r);
 }
 
 // Integer dot products of one block (or segment of it) for T rows of x and H halves of the group, x
