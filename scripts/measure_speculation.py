@@ -9,7 +9,7 @@ the one without guesses. Standard library only. Run it on an idle machine.
 - copy: edit a file, quote passages, answer from a text: --spec off, auto
 - free: ten prompts where nothing repeats: --spec off, auto
 - pair: a draft model: --spec off, auto, and fixed lengths; the bound is the best of all lengths of expected tokens (from the acceptance by
-  position) over the measured time of drafting and of a pass of that many rows
+  position) over the measured time of drafting, of a pass of that many rows, and of the draft's reading of the prompt
 - peer: the tasks of copy, beside llama.cpp's prompt lookup (LlamaPromptLookupDecoding of llama-cpp-python, 10 tokens, from --python-env), each
   side with and without
 """
@@ -77,8 +77,9 @@ def off_against_auto(options, tasks):
 
 
 def bound(last):
-    """What the best length would gain if each pass and each draft took what they were measured to take."""
+    """What the best length would gain if each pass and each draft took what they were measured to take; the draft reads the prompt once."""
     one = 1000 / last["off"]["timings"]["tokens_per_s"]
+    count = len(last["off"]["tokens"])
     longest = last[str(max(LENGTHS))]["speculation"]["by_drafter"][0]["by_position"]
     best = 1
     for k in LENGTHS:
@@ -87,7 +88,8 @@ def bound(last):
         if k + 1 not in passes:
             continue
         tokens = 1 + sum(accepted / drafted for drafted, accepted in longest[:k])
-        best = max(best, tokens * one / (passes[k + 1] + k * spec["by_drafter"][0]["token_ms"]))
+        drafter = spec["by_drafter"][0]
+        best = max(best, count * one / (drafter["reading_ms"] + count / tokens * (passes[k + 1] + k * drafter["token_ms"])))
     return best
 
 

@@ -130,6 +130,7 @@ Json speculation_json(const Speculator* speculator) {
     }
     drafter["by_position"] = std::move(positions);
     drafter["token_ms"] = controller.drafting_ms(index, 2) - controller.drafting_ms(index, 1);
+    drafter["reading_ms"] = each.reading_ms;
     list.push_back(std::move(drafter));
   }
   json["by_drafter"] = std::move(list);
@@ -160,6 +161,7 @@ std::string describe_speculation(const Speculator* speculator) {
       text += fmt::format(" {:.0f}%", 100.0 * static_cast<double>(each.accepted_at[i]) /
                                           static_cast<double>(each.drafted_at[i]));
     }
+    if (each.reading_ms > 0) text += fmt::format(", the prompt read in {:.0f} ms", each.reading_ms);
   }
   text += fmt::format("; {:.2f} tokens a pass, by the formula {:.2f}",
                       static_cast<double>(stats.tokens) / static_cast<double>(stats.passes),

@@ -61,7 +61,7 @@ Status Speculator::begin(std::span<const std::int32_t> tokens, const SamplingPar
   one_row_ms_ = 0;
   one_row_passes_ = 0;
   for (const auto& drafter : drafters_) {
-    stats_.drafters.push_back({std::string(drafter->name()), 0, 0, {}, {}});
+    stats_.drafters.push_back({std::string(drafter->name()), 0, 0, 0, {}, {}});
     SLUICE_RETURN_IF_ERROR(drafter->begin(tokens, sampling, stream));
   }
   return {};
@@ -101,6 +101,7 @@ Result<TokenTree> Speculator::propose(const DraftContext& context, std::size_t m
   SLUICE_ASSIGN_OR_RETURN(Draft draft, drafters_[plan.drafter]->propose(asking, plan.length));
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
   stats_.elapsed_ms += ms.count();
+  stats_.drafters[plan.drafter].reading_ms += draft.reading_ms;
   const std::size_t made = std::min(draft.tokens.size(), plan.length);
   std::size_t verified = made;
   const bool says_how_sure =

@@ -19,6 +19,7 @@ struct SpeculationStats {
     std::string name;
     std::uint64_t drafted = 0;
     std::uint64_t accepted = 0;
+    double reading_ms = 0;  // once: the prompt, by a draft model
     // [position]: how often a draft had a token there, and how often it was right.
     std::array<std::uint64_t, DraftController::kMostDrafted> drafted_at = {};
     std::array<std::uint64_t, DraftController::kMostDrafted> accepted_at = {};
