@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Compares sluice with llama.cpp on this machine: one GGUF file, one text, the same work for both.
 
-    scripts/compare_peers.py MODEL [--text FILE] [--only speed|perplexity] [--json FILE]
+    scripts/compare_peers.py MODEL [--text FILE] [--only speed|perplexity|start] [--json FILE]
 
 What is measured:
 - decode: tokens/s of single-token steps, from an empty context and at a depth
 - prompt: tokens/s of a prompt of 512 tokens
 - pass: milliseconds of one forward pass of 1, 2, 4, 8 and 16 rows of one sequence, logits for each row
+- start (only when asked for with --only start): from nothing to the first token of a prompt of five, with the
+  file in the system's cache, and the most memory in use. sluice: the whole process. llama.cpp: from loading the
+  model on, without the interpreter's own start; its memory without what the interpreter had before
 - perplexity: whole text tokenized once, cut in chunks of n_ctx tokens, a last partial chunk dropped; the
   first token of each chunk is replaced by BOS where the vocabulary asks for one; the second half of each
   chunk is scored; exp(mean negative log likelihood). The sum of the softmax is taken in float64.
@@ -20,6 +23,7 @@ llama.cpp comes as llama-cpp-python, built for this machine into build/venv-peer
 --python-env names another environment that has it. sluice's side is these commands:
 
     sluice bench -m MODEL -t T -p 512 -n 64 -d DEPTH -b 1,2,4,8,16 --kv f16 --json
+    sluice run -m MODEL -t T --raw -p "One two three four five" -n 1 -c 512 --kv f16 --temp 0 --quiet
     sluice perplexity -m MODEL -t T -f TEXT -c N_CTX --kv f16 --json
 """
 
@@ -27,6 +31,7 @@ import argparse
 import json
 import math
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -34,6 +39,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+START_PROMPT = "One two three four five"
 PINNED = ["llama-cpp-python==0.3.36", "numpy"]
 
 
@@ -43,7 +49,7 @@ def parse_arguments():
     )
     parser.add_argument("model", type=Path)
     parser.add_argument("--text", type=Path, help="for perplexity; scripts/get_text.sh fetches one")
-    parser.add_argument("--only", choices=["speed", "perplexity"])
+    parser.add_argument("--only", choices=["speed", "perplexity", "start"])
     parser.add_argument("--side", choices=["both", "sluice", "llama"], default="both")
     parser.add_argument("--sluice", type=Path, default=ROOT / "build/release/sluice")
     parser.add_argument("--python-env", type=Path, default=ROOT / "build/venv-peers")
@@ -58,7 +64,7 @@ def parse_arguments():
     parser.add_argument("--kv", default="f16", help="f16, or q8_0 on llama.cpp's side for int8")
     parser.add_argument("--flash-attention", choices=["auto", "on", "off"], default="auto")
     parser.add_argument("--json", type=Path, help="write all figures there")
-    parser.add_argument("--llama-worker", choices=["speed", "perplexity"], help=argparse.SUPPRESS)
+    parser.add_argument("--llama-worker", choices=["speed", "perplexity", "start"], help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -220,6 +226,23 @@ def llama_perplexity(arguments):
     }
 
 
+def peak_memory():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def llama_start(arguments):
+    import llama_cpp  # its libraries are not the model's doing
+
+    assert llama_cpp
+    before = peak_memory()
+    start = time.perf_counter()
+    llama = Llama(arguments, 512)
+    tokens = llama.tokenize(START_PROMPT)
+    llama.forward(tokens, 0, [0] * (len(tokens) - 1) + [1])
+    llama.api.llama_get_logits(llama.context)  # there; the best of them is found in no time
+    return {"seconds": time.perf_counter() - start, "memory": peak_memory() - before}
+
+
 # ---------------------------------------------------------------- both sides
 
 
@@ -282,6 +305,36 @@ def sluice_perplexity(arguments):
     return run_json(command)
 
 
+def sluice_start(arguments):
+    command = [arguments.sluice, "run", "-m", arguments.model, "-t", arguments.threads, "--raw", "-p", START_PROMPT]
+    command += ["-n", 1, "-c", 512, "--kv", sluice_kv(arguments), "--temp", 0, "--quiet"]
+    start = time.perf_counter()
+    child = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    seconds = time.perf_counter() - start
+    if status != 0:
+        sys.exit(f"status {status} from: {' '.join(str(part) for part in command)}")
+    return {"seconds": seconds, "memory": usage.ru_maxrss * 1024}
+
+
+def compare_start(arguments, names):
+    work = {"sluice": sluice_start, "llama.cpp": lambda a: llama_side(a, "start")}
+    size = arguments.model.stat().st_size
+    arguments.model.read_bytes()  # into the system's cache
+    runs = {name: [] for name in names}
+    for _ in range(arguments.rounds):
+        for name in names:
+            runs[name].append(work[name](arguments))
+    medians = {}
+    for name in names:
+        memory = statistics.median(run["memory"] for run in runs[name])
+        medians[name] = {"start to first token, s": statistics.median(run["seconds"] for run in runs[name]),
+                         "most memory, MiB": memory / 2**20, "most memory, of the file": memory / size}
+    print(f"\n{arguments.model.name}, {arguments.threads} threads, KV {arguments.kv}, medians of {arguments.rounds} rounds\n")
+    print_table(next(iter(medians.values())), medians)
+    return {"medians": medians, "runs": runs}
+
+
 def speed_rows(runs):
     """{what: median} over the runs of one side, in the order of printing."""
     rows = {}
@@ -337,7 +390,7 @@ def compare_perplexity(arguments, names):
 def main():
     arguments = parse_arguments()
     if arguments.llama_worker:
-        side = {"speed": llama_speed, "perplexity": llama_perplexity}[arguments.llama_worker]
+        side = {"speed": llama_speed, "perplexity": llama_perplexity, "start": llama_start}[arguments.llama_worker]
         json.dump(side(arguments), sys.stdout)
         return
     names = {"both": ["sluice", "llama.cpp"], "sluice": ["sluice"], "llama": ["llama.cpp"]}[arguments.side]
@@ -345,9 +398,11 @@ def main():
         sys.exit(f"{arguments.sluice} is not there: build it (scripts/quickstart.sh), or name it with --sluice")
     figures = {"model": arguments.model.name, "threads": arguments.threads, "kv": arguments.kv,
                "flash_attention": arguments.flash_attention}
-    if arguments.only != "perplexity":
+    if arguments.only == "start":
+        figures["start"] = compare_start(arguments, names)
+    if arguments.only in (None, "speed"):
         figures["speed"] = compare_speed(arguments, names)
-    if arguments.only != "speed":
+    if arguments.only in (None, "perplexity"):
         figures["perplexity"] = compare_perplexity(arguments, names)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1) + "\n")

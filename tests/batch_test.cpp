@@ -713,6 +713,33 @@ struct Loaded {
   }
 };
 
+}  // namespace
+
+TEST_CASE("a prompt that can't fit is refused before it is encoded") {
+  PromptOptions options;
+  options.most_tokens = 255;
+  const Loaded loaded(std::move(options));
+  const std::size_t longest = 10000 / loaded.engine->tokenizer().fewest_tokens(10000);
+  BatchItem item;
+  item.prompt = std::string(300 * longest, 'x');
+  for (const bool as_is : {false, true}) {
+    item.as_is = as_is;
+    const auto made = loaded.prompts->make(item);
+    REQUIRE_FALSE(made.ok());
+    CHECK(contains(made.error().message, "tokens or more; the context holds 255"));
+  }
+  item.prompt = "Hello";
+  CHECK(loaded.prompts->make(item).ok());
+  // No text has fewer tokens than is said.
+  for (const char* text : {"", "a", "Once upon a time", "    ", "\xF0\x9F\xA6\x8A"}) {
+    const auto ids = loaded.engine->tokenizer().encode(text);
+    REQUIRE(ids.ok());
+    CHECK(ids->size() >= loaded.engine->tokenizer().fewest_tokens(std::string_view(text).size()));
+  }
+}
+
+namespace {
+
 BatchJson without_timings(const std::string& line) {
   BatchJson json = BatchJson::parse(line);
   json.erase("timings");

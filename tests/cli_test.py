@@ -890,6 +890,23 @@ class Bench(WithModel):
         for entry in answer["decode"] + answer["passes"]:
             self.assertGreater(entry["ms"], 0)
             self.assertGreater(entry["bytes"], 0)
+            self.assertGreater(entry["operations"], 0)
+            self.assertNotIn("stages", entry)
+        self.assertAlmostEqual(answer["passes"][1]["operations"] / answer["passes"][0]["operations"], 4)
+        self.assertGreater(answer["bandwidth"], 1e8)
+        self.assertGreater(answer["arithmetic"], 1e8)
+
+    def test_profile(self):
+        done = sluice("bench", "-m", STORIES, "-p", 0, "-n", 4, "-b", 2, "-r", 1, "--profile")
+        self.check_code(done, 0)
+        for stage in (b"query, key, value", b"attention", b"gate and up", b"logits"):
+            self.assertEqual(len(re.findall(rb"\n  " + stage + rb" +[\d.]+ ms +[\d.]+%", done.stdout)), 2, stage)
+        done = sluice("bench", "-m", STORIES, "-p", 0, "-n", 1, "-b", 2, "-r", 1, "--profile", "--json")
+        self.check_code(done, 0)
+        for entry in json.loads(done.stdout)["decode"]:
+            self.assertEqual(sum(stage["bytes"] for stage in entry["stages"]), entry["bytes"])
+        for arguments in (["--profile", "--serve"], ["-b", "1", "--serve"]):
+            self.check_code(sluice("bench", "-m", STORIES, *arguments), 2)
 
     def test_text(self):
         done = sluice("bench", "-m", STORIES, "-p", 0, "-n", 4, "-b", 2, "-r", 1)

@@ -204,6 +204,35 @@ TEST_CASE("loading can be interrupted") {
   CHECK(engine.error().code == ErrorCode::kInterrupted);
 }
 
+TEST_CASE("a profile's stages read what the pass reads, and no logit depends on it") {
+  const auto engine = load();
+  const SequenceId plain = engine->kv().create(), profiled = engine->kv().create();
+  std::vector<BatchRow> rows;
+  for (std::uint32_t i = 0; i < 5; ++i)
+    rows.push_back({static_cast<std::int32_t>(i + 7), i, plain, i > 2});
+  std::vector<float> want(2 * engine->spec().vocabulary), got(want.size());
+  REQUIRE(engine->run(rows, want, nullptr).ok());
+  for (BatchRow& row : rows) row.sequence = profiled;
+  PassProfile profile;
+  const auto traffic = engine->run(rows, got, nullptr, {}, &profile);
+  REQUIRE(traffic.ok());
+  CHECK(got == want);
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < kStages; ++i) {
+    CAPTURE(stage_name(static_cast<Stage>(i)));
+    CHECK((profile.stage[i].ms > 0) == (static_cast<Stage>(i) != Stage::kExperts));
+    bytes += profile.stage[i].bytes;
+  }
+  CHECK(bytes == traffic->weight_bytes + traffic->kv_bytes);
+  // Each weight is multiplied once a row, those of the output only for rows with logits.
+  const ModelSpec& spec = engine->spec();
+  const std::uint64_t wide = std::uint64_t{spec.embedding} * spec.head_dim;
+  const std::uint64_t layer = wide * (2 * spec.heads + 2 * spec.kv_heads) +
+                              3 * std::uint64_t{spec.embedding} * spec.feed_forward;
+  CHECK(traffic->multiply_adds ==
+        5 * spec.layers * layer + 2 * std::uint64_t{spec.vocabulary} * spec.embedding);
+}
+
 TEST_CASE("scores do not depend on the size of passes") {
   const std::string text =
       "Once upon a time a fox found a lantern in the snow. The fox was cold, but the light was "

@@ -181,6 +181,8 @@ void check_vectors(const Kernels& reference, const Kernels& table, Random& rando
     reference.add(a.data(), y.data(), n);
     table.add(b.data(), y.data(), n);
     CHECK(same(a.data(), b.data(), n));
+    CHECK(table.byte_products(2 * n) == 2 * table.byte_products(n));
+    CHECK(table.byte_products(n) > n);
     a = x;
     b = x;
     if (n > 4) a[3] = b[3] = -std::numeric_limits<float>::infinity();

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "src/backend/profile.h"
 #include "src/base/status.h"
 #include "src/kv/kv_cache.h"
 #include "src/model/model_spec.h"
@@ -32,10 +33,16 @@ struct LayerRange {
 
 enum class KvCacheType : std::uint8_t { kInt8, kF16, kF32 };
 
-// What a pass read from memory, for the share of the bandwidth.
+// What a pass read from memory and multiplied, for the shares of what the machine can do.
 struct PassTraffic {
   std::uint64_t weight_bytes = 0;
   std::uint64_t kv_bytes = 0;
+  std::uint64_t multiply_adds = 0;  // of the weight matrices
+  void add(const PassTraffic& other) {
+    weight_bytes += other.weight_bytes;
+    kv_bytes += other.kv_bytes;
+    multiply_adds += other.multiply_adds;
+  }
 };
 
 struct ForwardIo {
@@ -47,6 +54,8 @@ struct ForwardIo {
   std::span<float> logits;
   // Becomes true when the user wants to stop: the pass ends soon with kInterrupted.
   const std::atomic<bool>* cancel = nullptr;
+  // Where given, what each stage took is added; a backend that can't tell leaves it as it is.
+  PassProfile* profile = nullptr;
 };
 
 // Bytes that running a model takes, before anything is allocated.

@@ -43,10 +43,10 @@ class SplitBackend final : public Backend {
       const LayerRange own{std::max(layers.first, part.layers.first),
                            std::min(layers.last, part.layers.last)};
       if (own.first >= own.last) continue;
-      SLUICE_ASSIGN_OR_RETURN(const PassTraffic read,
-                              part.backend->forward(rows, kv, own, {stream, io.logits, io.cancel}));
-      traffic.weight_bytes += read.weight_bytes;
-      traffic.kv_bytes += read.kv_bytes;
+      SLUICE_ASSIGN_OR_RETURN(
+          const PassTraffic read,
+          part.backend->forward(rows, kv, own, {stream, io.logits, io.cancel, io.profile}));
+      traffic.add(read);
     }
     if (given) std::copy_n(stream.data(), values, io.hidden.data());
     return traffic;

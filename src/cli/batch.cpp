@@ -122,6 +122,8 @@ Result<RunFile> begin_or_resume(const BatchCommandOptions& options, const Destin
   run.settings = options.settings(engine.context());
   run.settings["model"] =
       fmt::format("{} ({:016x})", model_name(engine), model_fingerprint(engine.file()));
+  // A GPU adds up in another order than the CPU, so answers may differ between them.
+  if (engine.info().on_gpu) run.settings["--device"] = engine.backend().description();
   run.began = static_cast<std::int64_t>(std::time(nullptr));
   run.seed = options.sampling.overrides.seed.value_or(kDefaultSeed);
   if (options.sampling.say_seed) {
@@ -200,11 +202,14 @@ void say_prefix_advice(const PrefixAdvice& advice, const Tokenizer& tokenizer, C
 // A text in front of all prompts that leaves no room for any is one error, not one for each item.
 Status check_prefix(const BatchCommandOptions& options, const Engine& engine) {
   if (options.prefix.empty()) return {};
-  SLUICE_ASSIGN_OR_RETURN(const auto ids, engine.tokenizer().encode(options.prefix, {}));
-  const std::size_t tokens = ids.size();
+  std::size_t tokens = engine.tokenizer().fewest_tokens(options.prefix.size());
+  if (tokens < engine.context()) {
+    SLUICE_ASSIGN_OR_RETURN(const auto ids, engine.tokenizer().encode(options.prefix, {}));
+    tokens = ids.size();
+  }
   if (tokens < engine.context()) return {};
   return make_error(
-      ErrorCode::kUsage, "--prefix-file: '{}' has {} tokens, the context holds {}; {}",
+      ErrorCode::kUsage, "--prefix-file: '{}' has {} tokens or more, the context holds {}; {}",
       *options.prefix_file, tokens, engine.context(), engine.advice_for_context(tokens + 128));
 }
 
@@ -263,10 +268,10 @@ Status batch_command(std::span<const std::string> args, Console& console) {
         "the model has no chat template: with --system prompts go to it as plain "
         "'User:' and 'Assistant:' lines");
   }
-  SLUICE_ASSIGN_OR_RETURN(
-      const PromptMaker prompts,
-      PromptMaker::create(engine->tokenizer(), std::move(format),
-                          {options.system, options.prefix, options.raw, local_time(run.began)}));
+  SLUICE_ASSIGN_OR_RETURN(const PromptMaker prompts,
+                          PromptMaker::create(engine->tokenizer(), std::move(format),
+                                              {options.system, options.prefix, options.raw,
+                                               local_time(run.began), engine->context() - 1}));
 
   SLUICE_RETURN_IF_ERROR(check_prefix(options, *engine));
 

@@ -4,7 +4,7 @@
 
 #include "src/backend/cpu/cpu_backend.h"
 #include "src/backend/cpu/packed_weights.h"
-#include "src/cli/memory_bandwidth.h"
+#include "src/cli/machine_ceilings.h"
 #include "src/cli/model_flags.h"
 #include "src/cli/numbers.h"
 #include "src/engine/engine.h"

@@ -31,7 +31,8 @@ class ModelFlags {
 
   std::optional<std::int64_t> context;
   std::optional<std::int64_t> prefill_chunk;
-  std::uint32_t threads() const;  // what the backend will use
+  std::uint32_t threads() const;                         // what the backend will use
+  std::string_view cpu_isa() const { return cpu_isa_; }  // "": the best of this machine
   KvCacheType kv = KvCacheType::kInt8;
 
  private:

@@ -7,7 +7,7 @@
 #include "src/cli/command.h"
 #include "src/cli/flags.h"
 #include "src/cli/load_engine.h"
-#include "src/cli/memory_bandwidth.h"
+#include "src/cli/machine_ceilings.h"
 #include "src/cli/model_flags.h"
 #include "src/cli/prompt.h"
 #include "src/cli/run_report.h"

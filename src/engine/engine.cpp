@@ -103,7 +103,8 @@ Status Engine::share(SequenceId from, SequenceId to, std::uint32_t length) {
 }
 
 Result<PassTraffic> Engine::run(std::span<const BatchRow> rows, std::span<float> logits,
-                                const std::atomic<bool>* cancel, std::span<float> hidden) {
+                                const std::atomic<bool>* cancel, std::span<float> hidden,
+                                PassProfile* profile) {
   const auto ends = [&](std::size_t i) {  // the last row of its sequence
     return i + 1 == rows.size() || rows[i + 1].sequence != rows[i].sequence;
   };
@@ -112,7 +113,7 @@ Result<PassTraffic> Engine::run(std::span<const BatchRow> rows, std::span<float>
   }
   SLUICE_ASSIGN_OR_RETURN(
       const PassTraffic traffic,
-      backend_->forward(rows, *kv_, {0, spec().layers}, {hidden, logits, cancel}));
+      backend_->forward(rows, *kv_, {0, spec().layers}, {hidden, logits, cancel, profile}));
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (ends(i)) kv_->set_length(rows[i].sequence, rows[i].position + 1);
   }
@@ -134,8 +135,7 @@ Result<PassTraffic> Engine::prefill(SequenceId sequence, std::span<const std::in
                       last && !logits.empty()});
     }
     SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic, run(rows, logits, cancel));
-    total.weight_bytes += traffic.weight_bytes;
-    total.kv_bytes += traffic.kv_bytes;
+    total.add(traffic);
     done += count;
     if (on_chunk) on_chunk(done);
   }

@@ -66,6 +66,7 @@ class Engine {
   const ModelSpec& spec() const { return backend_->spec(); }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   Backend& backend() { return *backend_; }
+  const Backend& backend() const { return *backend_; }
   KvCache& kv() { return *kv_; }
   std::uint32_t context() const { return context_; }
   std::uint32_t prefill_chunk() const { return prefill_chunk_; }
@@ -80,10 +81,11 @@ class Engine {
   Status share(SequenceId from, SequenceId to, std::uint32_t length);
 
   // One pass: makes room, runs the rows (positions of a sequence begin at its length) and advances
-  // the cache. logits [rows that want them, vocabulary]; hidden [rows, embedding] or empty. On
-  // errors no length changes.
+  // the cache. logits [rows that want them, vocabulary]; hidden [rows, embedding] or empty; what
+  // the stages took is added to `profile`. On errors no length changes.
   Result<PassTraffic> run(std::span<const BatchRow> rows, std::span<float> logits,
-                          const std::atomic<bool>* cancel, std::span<float> hidden = {});
+                          const std::atomic<bool>* cancel, std::span<float> hidden = {},
+                          PassProfile* profile = nullptr);
   // Runs tokens of one sequence at positions kv().length(sequence) and on, in chunks, and advances
   // the cache. `logits` gets the last token's row [vocabulary]; empty: none wanted. When
   // interrupted (kInterrupted) the cache holds the chunks that were done. `on_chunk` hears the

@@ -223,6 +223,10 @@ Status Tokenizer::State::encode_marked(const MarkedText& marked, const AddedToke
   return encode_plain(done, text.size());
 }
 
+std::size_t Tokenizer::fewest_tokens(std::size_t bytes) const {
+  return bytes / std::max<std::size_t>(1, state_->vocab.longest_text());
+}
+
 bool Tokenizer::has_double_bos(std::span<const std::int32_t> ids) const {
   return bos_id() != kNoToken && ids.size() >= 2 && ids[0] == bos_id() && ids[1] == bos_id();
 }

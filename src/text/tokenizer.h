@@ -78,6 +78,10 @@ class Tokenizer {
   Result<std::vector<std::int32_t>> encode_parts(std::span<const TextPart> parts,
                                                  bool add_special) const;
 
+  // Tokens that a text of so many bytes has at least, special ones not counted: what can't fit a
+  // context is known without encoding it.
+  std::size_t fewest_tokens(std::size_t bytes) const;
+
   // Whether `ids` starts with BOS twice: the text had one and encode() added another. Worth a
   // warning, since models are not trained on it.
   bool has_double_bos(std::span<const std::int32_t> ids) const;

@@ -4,6 +4,7 @@
 #include "src/backend/cpu/cpu_features.h"
 #include "src/backend/cpu/simd_attention.h"
 #include "src/backend/cpu/simd_matmul.h"
+#include "src/backend/cpu/simd_peak.h"
 #include "src/backend/cpu/simd_tables.h"
 #include "src/backend/cpu/simd_vectors.h"
 
@@ -22,6 +23,7 @@ const Kernels kAvx2Kernels = {
     .rope = rope,
     .store_kv = store_kv,
     .attention = attention<Avx2>,
+    .byte_products = byte_products<Avx2>,
     .softmax = softmax,
 };
 

@@ -5,6 +5,7 @@
 #include "src/backend/cpu/cpu_features.h"
 #include "src/backend/cpu/simd_attention.h"
 #include "src/backend/cpu/simd_matmul.h"
+#include "src/backend/cpu/simd_peak.h"
 #include "src/backend/cpu/simd_tables.h"
 #include "src/backend/cpu/simd_vectors.h"
 
@@ -31,6 +32,7 @@ const Kernels kAvx512Kernels = {
     .rope = rope,
     .store_kv = store_kv,
     .attention = attention<Avx512>,
+    .byte_products = byte_products<Avx512>,
     .softmax = softmax,
 };
 

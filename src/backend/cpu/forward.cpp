@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 
 #include "src/backend/pass_rows.h"
@@ -27,6 +28,16 @@ QuantizedRows slice(const QuantizedRows& all, std::uint32_t first, std::uint32_t
                        all.sum + first * groups * 2};
 }
 
+// What multiplying by the matrices costs, `rows` rows by each.
+PassTraffic cost_of(std::initializer_list<const PackedMatrix*> matrices, std::uint64_t rows) {
+  PassTraffic traffic;
+  for (const PackedMatrix* matrix : matrices) {
+    traffic.weight_bytes += matrix_bytes(*matrix);
+    traffic.multiply_adds += rows * matrix->rows * matrix->cols;
+  }
+  return traffic;
+}
+
 bool cancelled(const std::atomic<bool>* cancel) {
   return cancel != nullptr && cancel->load(std::memory_order_relaxed);
 }
@@ -38,6 +49,7 @@ struct CpuBackend::Pass {
   const KvCache* kv = nullptr;
   std::vector<RowRun> tiles;  // of at most kTileRows rows
   const std::atomic<bool>* cancel = nullptr;
+  StageClock* clock = nullptr;
   std::uint32_t count() const { return static_cast<std::uint32_t>(rows.size()); }
 };
 
@@ -54,7 +66,8 @@ Result<PassTraffic> CpuBackend::forward(std::span<const BatchRow> rows, const Kv
   const PassLimits limits{options_.layers, options_.positions, options_.max_rows,
                           options_.max_logits};
   SLUICE_RETURN_IF_ERROR(check_pass(spec, limits, kKvBlock, rows, kv, layers, io));
-  const Pass pass{rows, &kv, row_runs(rows, kTileRows), io.cancel};
+  StageClock clock(io.profile);
+  const Pass pass{rows, &kv, row_runs(rows, kTileRows), io.cancel, &clock};
 
   if (layers.first == 0) {
     embed(pass);  // hidden [R, embedding]
@@ -62,26 +75,14 @@ Result<PassTraffic> CpuBackend::forward(std::span<const BatchRow> rows, const Kv
     std::copy_n(io.hidden.data(), rows.size() * spec.embedding, work_.hidden);
   }
   rotation_tables(pass);  // cosine, sine [ropes, R, rope_dims / 2]
+  clock.done(Stage::kEmbed);
 
   PassTraffic traffic;
   for (std::uint32_t layer = layers.first; layer < layers.last; ++layer) {
-    const PackedLayer& w = weights_.layer[layer];
-    attention_block(pass, layer);  // hidden += attention(norm(hidden))
-    for (const PackedMatrix* m : {&w.query, &w.key, &w.value, &w.attention_output}) {
-      traffic.weight_bytes += matrix_bytes(*m);
-    }
-    if (spec.layer[layer].experts) {
-      traffic.weight_bytes += experts_block(pass, layer);
-    } else {
-      feed_forward_block(pass, layer);  // hidden += feed_forward(norm(hidden))
-      for (const PackedMatrix* m : {&w.gate, &w.up, &w.down}) {
-        traffic.weight_bytes += matrix_bytes(*m);
-      }
-    }
-    for (const RowRun& tile : pass.tiles) {
-      const std::uint64_t seen = tokens_seen(rows, tile, spec.layer[layer].window);
-      traffic.kv_bytes += seen * kv_layout_.head_bytes() / kKvBlock * spec.kv_heads;
-    }
+    traffic.add(attention_block(pass, layer));  // hidden += attention(norm(hidden))
+    traffic.add(spec.layer[layer].experts
+                    ? experts_block(pass, layer)
+                    : feed_forward_block(pass, layer));  // hidden += feed_forward(norm(hidden))
     if (cancelled(io.cancel)) return make_error(ErrorCode::kInterrupted, "interrupted");
   }
 
@@ -91,8 +92,7 @@ Result<PassTraffic> CpuBackend::forward(std::span<const BatchRow> rows, const Kv
   if (layers.last < spec.layers) return traffic;
   const bool any = std::any_of(rows.begin(), rows.end(), [](const auto& r) { return r.logits; });
   if (any) {
-    logits(pass, io.logits);  // [wanted, vocabulary]
-    traffic.weight_bytes += matrix_bytes(weights_.output);
+    traffic.add(logits(pass, io.logits));  // [wanted, vocabulary]
   }
   if (cancelled(io.cancel)) return make_error(ErrorCode::kInterrupted, "interrupted");
   return traffic;
@@ -200,7 +200,7 @@ void CpuBackend::add_result(const Pass& pass, const Vector& bias, const Vector& 
       pass.cancel);
 }
 
-void CpuBackend::attention_block(const Pass& pass, std::uint32_t layer) {
+PassTraffic CpuBackend::attention_block(const Pass& pass, std::uint32_t layer) {
   const ModelSpec& spec = model_.spec;
   const LayerWeights& w = model_.weights.layer[layer];
   const PackedLayer& packed = weights_.layer[layer];
@@ -212,16 +212,25 @@ void CpuBackend::attention_block(const Pass& pass, std::uint32_t layer) {
   const bool quantize =
       is_quantized(packed.query) || is_quantized(packed.key) || is_quantized(packed.value);
   normalise(pass, w.attention_norm, quantize);  // normed [R, embedding]
+  pass.clock->done(Stage::kNormalise);
   const Activations x{work_.normed, spec.embedding, slice(work_.quantized, 0, rows, spec.embedding),
                       rows};
   multiply(std::array{MatrixProduct{&packed.query, x, work_.qkv, stride},
                       MatrixProduct{&packed.key, x, work_.qkv + q_width, stride},
                       MatrixProduct{&packed.value, x, work_.qkv + q_width + kv_width, stride}},
            pass.cancel);  // qkv [R, (heads + 2 kv_heads) * head_dim]
+  PassTraffic traffic = cost_of({&packed.query, &packed.key, &packed.value}, rows);
+  pass.clock->done(Stage::kQueryKeyValue, traffic.weight_bytes);
 
   store_keys_and_values(pass, layer);  // biases, norms, rotation; keys and values to the cache
-  if (cancelled(pass.cancel)) return;
+  pass.clock->done(Stage::kStore);
+  if (cancelled(pass.cancel)) return traffic;
   attend(pass, layer);  // attention [R, heads * head_dim]
+  for (const RowRun& tile : pass.tiles) {
+    const std::uint64_t seen = tokens_seen(pass.rows, tile, spec.layer[layer].window);
+    traffic.kv_bytes += seen * kv_layout_.head_bytes() / kKvBlock * spec.kv_heads;
+  }
+  pass.clock->done(Stage::kAttention, traffic.kv_bytes);
 
   const bool quantize_output = is_quantized(packed.attention_output);
   const auto q_cols = static_cast<std::uint32_t>(q_width);
@@ -239,7 +248,12 @@ void CpuBackend::attention_block(const Pass& pass, std::uint32_t layer) {
                       rows};
   multiply(std::array{MatrixProduct{&packed.attention_output, y, work_.result, spec.embedding}},
            pass.cancel);  // result [R, embedding]
+  const PassTraffic output = cost_of({&packed.attention_output}, rows);
+  traffic.add(output);
+  pass.clock->done(Stage::kAttentionOutput, output.weight_bytes);
   add_result(pass, w.attention_output_bias, w.attention_post_norm);
+  pass.clock->done(Stage::kNormalise);
+  return traffic;
 }
 
 void CpuBackend::store_keys_and_values(const Pass& pass, std::uint32_t layer) {
@@ -409,7 +423,7 @@ void CpuBackend::activate(float* gate, const float* up, std::uint32_t rows, std:
       cancel);
 }
 
-void CpuBackend::feed_forward_block(const Pass& pass, std::uint32_t layer) {
+PassTraffic CpuBackend::feed_forward_block(const Pass& pass, std::uint32_t layer) {
   const ModelSpec& spec = model_.spec;
   const LayerWeights& w = model_.weights.layer[layer];
   const PackedLayer& packed = weights_.layer[layer];
@@ -417,25 +431,33 @@ void CpuBackend::feed_forward_block(const Pass& pass, std::uint32_t layer) {
   const std::uint32_t width = spec.feed_forward;
 
   normalise(pass, w.feed_forward_norm, is_quantized(packed.gate) || is_quantized(packed.up));
+  pass.clock->done(Stage::kNormalise);
   const Activations x{work_.normed, spec.embedding, slice(work_.quantized, 0, rows, spec.embedding),
                       rows};
   multiply(std::array{MatrixProduct{&packed.gate, x, work_.gate, width},
                       MatrixProduct{&packed.up, x, work_.up, width}},
            pass.cancel);  // gate, up [R, feed_forward]
+  PassTraffic traffic = cost_of({&packed.gate, &packed.up}, rows);
+  pass.clock->done(Stage::kGateUp, traffic.weight_bytes);
   const bool quantize = is_quantized(packed.down);
   activate(work_.gate, work_.up, rows, width, quantize, work_.quantized_wide, pass.cancel);
+  pass.clock->done(Stage::kActivate);
   const Activations y{work_.gate, width,
                       quantize ? slice(work_.quantized_wide, 0, rows, width) : QuantizedRows{},
                       rows};
   multiply(std::array{MatrixProduct{&packed.down, y, work_.result, spec.embedding}},
            pass.cancel);  // result [R, embedding]
+  const PassTraffic down = cost_of({&packed.down}, rows);
+  traffic.add(down);
+  pass.clock->done(Stage::kDown, down.weight_bytes);
   add_result(pass, {}, w.feed_forward_post_norm);
+  pass.clock->done(Stage::kNormalise);
+  return traffic;
 }
 
 // Mixture of experts: softmax over all experts, the best few, their weights normalised to sum to
-// one; rows are grouped by expert so that each expert's weights are read once. Returns weight
-// bytes.
-std::uint64_t CpuBackend::experts_block(const Pass& pass, std::uint32_t layer) {
+// one; rows are grouped by expert so that each expert's weights are read once.
+PassTraffic CpuBackend::experts_block(const Pass& pass, std::uint32_t layer) {
   const ModelSpec& spec = model_.spec;
   const LayerWeights& w = model_.weights.layer[layer];
   const PackedLayer& packed = weights_.layer[layer];
@@ -447,8 +469,8 @@ std::uint64_t CpuBackend::experts_block(const Pass& pass, std::uint32_t layer) {
   normalise(pass, w.feed_forward_norm, is_quantized(packed.router));
   const Activations x{work_.normed, embedding, slice(work_.quantized, 0, rows, embedding), rows};
   multiply(std::array{MatrixProduct{&packed.router, x, work_.router, spec.experts}}, pass.cancel);
-  std::uint64_t bytes = matrix_bytes(packed.router);
-  if (cancelled(pass.cancel)) return bytes;
+  PassTraffic traffic = cost_of({&packed.router}, rows);
+  if (cancelled(pass.cancel)) return traffic;
 
   // slots[e]: the (row, rank) pairs that chose expert e, in row order.
   struct Choice {
@@ -504,9 +526,8 @@ std::uint64_t CpuBackend::experts_block(const Pass& pass, std::uint32_t layer) {
         quantize_out ? slice(work_.quantized_wide, first, count, width) : QuantizedRows{}, count};
     outward.push_back({&packed.expert_down[e], activated,
                        work_.expert_out + std::size_t{first} * embedding, embedding});
-    for (const auto* m : {&packed.expert_gate[e], &packed.expert_up[e], &packed.expert_down[e]}) {
-      bytes += matrix_bytes(*m);
-    }
+    traffic.add(
+        cost_of({&packed.expert_gate[e], &packed.expert_up[e], &packed.expert_down[e]}, count));
   }
   if (quantize_in) {
     for_rows(
@@ -535,10 +556,11 @@ std::uint64_t CpuBackend::experts_block(const Pass& pass, std::uint32_t layer) {
       },
       pass.cancel);
   add_result(pass, {}, w.feed_forward_post_norm);
-  return bytes;
+  pass.clock->done(Stage::kExperts, traffic.weight_bytes);
+  return traffic;
 }
 
-void CpuBackend::logits(const Pass& pass, std::span<float> out) {
+PassTraffic CpuBackend::logits(const Pass& pass, std::span<float> out) {
   const ModelSpec& spec = model_.spec;
   const std::uint32_t width = spec.embedding;
   const bool quantize = is_quantized(weights_.output);
@@ -565,6 +587,9 @@ void CpuBackend::logits(const Pass& pass, std::span<float> out) {
         },
         pass.cancel);
   }
+  const PassTraffic traffic = cost_of({&weights_.output}, wanted);
+  pass.clock->done(Stage::kLogits, traffic.weight_bytes);
+  return traffic;
 }
 
 }  // namespace sluice::cpu

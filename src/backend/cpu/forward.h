@@ -77,14 +77,14 @@ class CpuBackend final : public Backend {
   struct Pass;  // what the steps of one forward share
   void embed(const Pass& pass);
   void rotation_tables(const Pass& pass);
-  void attention_block(const Pass& pass, std::uint32_t layer);
+  PassTraffic attention_block(const Pass& pass, std::uint32_t layer);
   void store_keys_and_values(const Pass& pass, std::uint32_t layer);
   void attend(const Pass& pass, std::uint32_t layer);
   void attend_tile(const Pass& pass, std::uint32_t layer, RowRun tile, std::uint32_t kv_head,
                    std::uint32_t first_head, std::uint32_t heads);
-  void feed_forward_block(const Pass& pass, std::uint32_t layer);
-  std::uint64_t experts_block(const Pass& pass, std::uint32_t layer);
-  void logits(const Pass& pass, std::span<float> out);
+  PassTraffic feed_forward_block(const Pass& pass, std::uint32_t layer);
+  PassTraffic experts_block(const Pass& pass, std::uint32_t layer);
+  PassTraffic logits(const Pass& pass, std::span<float> out);
 
   // hidden + vector weights -> normed (and quantized when a consumer asks).
   void normalise(const Pass& pass, const Vector& norm, bool quantize);

@@ -174,6 +174,20 @@ void softmax(float* x, std::uint32_t n) {
   for (std::uint32_t i = 0; i < n; ++i) x[i] *= inverse;
 }
 
+std::uint64_t byte_products(std::uint64_t rounds) {
+  std::int8_t x[32], w[32];
+  for (int i = 0; i < 32; ++i) x[i] = w[i] = static_cast<std::int8_t>(i);
+  std::int32_t sum = 0;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    for (int i = 0; i < 32; ++i) sum += x[i] * w[i];
+    x[sum & 31] ^= 1;  // or the sum would be made once
+    sum &= 0xffff;
+  }
+  volatile std::int32_t kept = sum;
+  (void)kept;
+  return rounds * 64;
+}
+
 bool always_supported() { return true; }
 
 }  // namespace
@@ -191,6 +205,7 @@ const Kernels kGenericKernels = {
     .rope = rope,
     .store_kv = generic_store_kv,
     .attention = generic_attention,
+    .byte_products = byte_products,
     .softmax = softmax,
 };
 

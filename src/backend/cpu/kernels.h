@@ -126,6 +126,9 @@ struct Kernels {
                    std::byte* block);
   // One piece of attention, see AttentionTask; pieces of a row must be done in ascending order.
   void (*attention)(const AttentionTask& task);
+  // Multiplies bytes and adds the products up, in registers, `rounds` times; returns how many
+  // multiplications and additions that were. A measure of what matmul could reach.
+  std::uint64_t (*byte_products)(std::uint64_t rounds);
   // Softmax in place over n values (experts), maximum subtracted.
   void (*softmax)(float* x, std::uint32_t n);
 };

@@ -182,6 +182,7 @@ Status BatchCommandOptions::read_files(Console& console) {
   }
   if (prefix_file) {
     SLUICE_ASSIGN_OR_RETURN(prefix, read_file_or_stdin(*prefix_file, console.cancel()));
+    warn_of_invalid_utf8(prefix, fmt::format("'{}' (--prefix-file)", *prefix_file), console);
   }
   return {};
 }

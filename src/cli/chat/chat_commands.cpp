@@ -127,8 +127,7 @@ Status read(ChatLoop& chat, std::string_view argument) {
   const std::string clean = replace_invalid_utf8(text);
   if (clean != text) chat.console().warning("bytes that are not UTF-8 became U+FFFD");
   // Far more bytes than the longest tokens could cover: said now, and not after minutes of reading.
-  constexpr std::size_t kMostBytesOfToken = 64;
-  if (clean.size() / kMostBytesOfToken > chat.engine().context()) {
+  if (chat.engine().tokenizer().fewest_tokens(clean.size()) > chat.engine().context()) {
     return usage(fmt::format("'{}' has {}, more than a context of {} tokens can hold", path,
                              format_bytes(clean.size()), chat.engine().context()));
   }

@@ -7,7 +7,7 @@
 
 #include "src/cli/chat/chat_commands.h"
 #include "src/cli/interrupt.h"
-#include "src/cli/memory_bandwidth.h"
+#include "src/cli/machine_ceilings.h"
 #include "src/cli/speculation_flags.h"
 #include "src/cli/terminal/history_file.h"
 #include "src/cli/terminal/terminal_guard.h"

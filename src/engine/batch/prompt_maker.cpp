@@ -49,6 +49,10 @@ Result<PromptMaker::Prompt> PromptMaker::make(const BatchItem& item) const {
 
 Result<PromptMaker::Prompt> PromptMaker::make_text(const BatchItem& item) const {
   Prompt prompt;
+  if (options_.most_tokens > 0) {
+    const std::size_t bytes = options_.prefix.size() + item.prompt->size();
+    SLUICE_RETURN_IF_ERROR(check_fits(*tokenizer_, bytes, options_.most_tokens));
+  }
   SLUICE_ASSIGN_OR_RETURN(
       prompt.ids, tokenizer_->encode(options_.prefix + *item.prompt, {false, options_.raw}));
   if (tokenizer_->add_bos() && tokenizer_->bos_id() != kNoToken) {
@@ -77,6 +81,7 @@ Result<PromptMaker::Prompt> PromptMaker::make_chat(const BatchItem& item,
   RenderOptions render;
   render.now = options_.now;
   render.tools = item.tools;
+  render.most_tokens = options_.most_tokens;
   SLUICE_ASSIGN_OR_RETURN(prompt.ids, format_.encode(messages, render));
   if (!item.tools.is_null()) {
     // A template that does not know tools passes over them without a word.

@@ -19,6 +19,7 @@ struct PromptOptions {
   std::string prefix;                 // in front of each prompt, or of the first user's message
   bool raw = false;                   // no chat template, and control tokens in the text count
   std::tm now = {};                   // what templates see as the current time
+  std::size_t most_tokens = 0;        // of a prompt, as RenderOptions has it
 };
 
 class PromptMaker {

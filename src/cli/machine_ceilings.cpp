@@ -1,4 +1,4 @@
-#include "src/cli/memory_bandwidth.h"
+#include "src/cli/machine_ceilings.h"
 
 #include <sys/mman.h>
 
@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/backend/cpu/kernels.h"
 #include "src/backend/cpu/thread_pool.h"
 
 namespace sluice::cli {
@@ -85,6 +86,29 @@ double measure_read_bandwidth(unsigned threads, const std::atomic<bool>& cancel)
     if (pass >= 1 && seconds_since(began) > kSeconds) break;
   }
   munmap(memory, kBytes);
+  return cancel ? 0 : best;
+}
+
+double measure_byte_products(unsigned threads, std::string_view isa,
+                             const std::atomic<bool>& cancel) {
+  const cpu::Kernels* kernels = isa.empty() ? &cpu::best_kernels() : cpu::find_kernels(isa);
+  if (kernels == nullptr || !kernels->supported()) return 0;
+  constexpr std::uint64_t kRounds = std::uint64_t{1} << 16;  // about a tenth of a millisecond
+  constexpr std::uint64_t kTimes = 16;                       // of a thread in a pass
+  cpu::ThreadPool pool(std::clamp(threads, 1u, 256u));
+  double best = 0;
+  const Clock::time_point began = Clock::now();
+  while (!cancel && seconds_since(began) < kSeconds) {
+    std::atomic<std::uint64_t> operations = 0;
+    const Clock::time_point start = Clock::now();
+    pool.parallel_for(
+        pool.threads() * kTimes, 1,
+        [&](std::uint64_t begin, std::uint64_t end) {
+          for (; begin < end; ++begin) operations += kernels->byte_products(kRounds);
+        },
+        &cancel);
+    best = std::max(best, static_cast<double>(operations) / seconds_since(start));
+  }
   return cancel ? 0 : best;
 }
 
