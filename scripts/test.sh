@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # All checks:  scripts/test.sh [--quick]
 # Installs what the tests need, then: formatting, release build, static analysis of changed files, unit tests
-# under ASan and UBSan, a short run of each fuzzer, the threaded tests under TSan, and last the release
-# suite, whose closing lines end the output. Exit code 0 only when every part passed; all parts
-# run even if one fails. Quick the second time: builds are incremental, clean analysis results are kept.
+# under ASan and UBSan, a short run of each fuzzer, the threaded tests under TSan, the kernels on 64-bit ARM
+# under qemu, and last the release suite, whose closing lines end the output. Exit code 0 only when every part
+# passed; all parts run even if one fails. Quick the second time: builds are incremental, clean analysis
+# results are kept.
 #
 # --quick: only formatting, release build, fuzzers and release suite.
 #
@@ -17,7 +18,7 @@ exec 2>&1
 
 quick=false
 case ${1:-} in
-  -h | --help) sed -n '2,10s/^# \{0,1\}//p' scripts/test.sh; exit ;;
+  -h | --help) sed -n '2,13s/^# \{0,1\}//p' scripts/test.sh; exit ;;
   --quick) quick=true ;;
   '') ;;
   *) die "unknown argument '$1'; try --help" ;;
@@ -28,6 +29,13 @@ need_packages "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 failed=()
 left_out=()
 check() { stage "$@" || failed+=("$1"); }
+# A part that may be impossible here (exit code 77), which is said.
+aarch64() {
+  local status=0
+  scripts/check_aarch64.sh --quick || status=$?
+  [ $status -ne 77 ] || { left_out+=("kernels on aarch64"); say "==> LEFT OUT: what it needs can't be installed"; return 0; }
+  return $status
+}
 check_in_time() {
   if [ "$SECONDS" -lt "${SLUICE_LAST_STAGE_SECONDS:-1000000}" ]; then
     check "$@"
@@ -69,6 +77,7 @@ check_in_time "unit tests under ASan and UBSan" asan
 fi
 check_in_time "fuzzers, briefly" fuzz
 $quick || check_in_time "threaded tests under TSan" tsan
+$quick || check_in_time "kernels on aarch64 under qemu" aarch64
 
 say "==> release tests"
 [ ${#failed[@]} -eq 0 ] || say "parts that failed so far: $(printf '%s; ' "${failed[@]}")"
