@@ -717,7 +717,7 @@ struct Loaded {
 
 TEST_CASE("a prompt that can't fit is refused before it is encoded") {
   PromptOptions options;
-  options.most_tokens = 255;
+  options.context = 256;
   const Loaded loaded(std::move(options));
   const std::size_t longest = 10000 / loaded.engine->tokenizer().fewest_tokens(10000);
   BatchItem item;
@@ -726,7 +726,7 @@ TEST_CASE("a prompt that can't fit is refused before it is encoded") {
     item.as_is = as_is;
     const auto made = loaded.prompts->make(item);
     REQUIRE_FALSE(made.ok());
-    CHECK(contains(made.error().message, "tokens or more; the context holds 255"));
+    CHECK(contains(made.error().message, "tokens or more; the context holds 256"));
   }
   item.prompt = "Hello";
   CHECK(loaded.prompts->make(item).ok());

@@ -219,6 +219,38 @@ class Formats(Batch):
             target.unlink(missing_ok=True)
             self.batch(self.path("in.jsonl", data), target)
             self.assertEqual(target.read_bytes(), b"")
+        done = self.batch("-", self.path("piped.jsonl"), code=3, input=b"\n")
+        self.assertIn(b"standard input has no items", done.stderr)
+
+    def test_a_context_of_one_token(self):
+        for slots in ("auto", "2"):
+            target = self.path(f"{slots}.jsonl")
+            source = self.path("in.jsonl", items(2))
+            command = [PROGRAM, "batch", "-i", source, "-o", target, "-c", "1", "-t", "1", "--slots", slots]
+            done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(len(self.answers(target)), 2)
+            self.assertIn("the context holds 1", json.loads(self.answers(target)[0])["error"])
+            self.assertIn(b"2 of 2 items failed", done.stderr)
+
+    def test_conversations_without_a_template(self):
+        model = self.path("plain.gguf")
+        subprocess.run([Path(PROGRAM).parent / "tools/make_model", model], check=True, capture_output=True)
+        source = self.path("in.jsonl", [{"id": str(i), "messages": [{"role": "user", "content": "x"}]} for i in range(2)])
+        done = self.batch(source, "-", "-m", model)
+        self.assertEqual(done.stderr.count(b"no chat template: conversations go to it as plain"), 1)
+
+    def test_content_that_is_no_text(self):
+        messages = [5, {"a": 1}, True]
+        source = self.path("in.jsonl", [{"id": str(i), "messages": [{"role": "user", "content": m}]} for i, m in enumerate(messages)])
+        self.batch(source, self.path("out.jsonl"), code=1)
+        for line in self.answers(self.path("out.jsonl")):
+            self.assertIn("expected a text or a list of parts", json.loads(line)["error"])
+
+    def test_token_ids_stay_without_the_prefix(self):
+        source = self.path("in.jsonl", [{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": [5, 6, 7], "max_tokens": 2}}])
+        done = self.batch(source, "-", "--prefix-file", self.path("prefix", b"Once"))
+        self.assertIn(b"prompts of token ids stay without it", done.stderr)
 
     def test_ordered(self):
         work = items(10) + ["broken"]
@@ -311,6 +343,9 @@ class Usage(Batch):
              b"same file"),
             (["-i", source, "-o", self.folder / "out.json", "--report", self.folder / "out.json"], b"same file"),
             (["-i", source, "-o", self.folder / "o", "--prefix-file", self.path("o", b"text")], b"same file"),
+            (["-i", source, "-o", "-", "-m", self.path("m.json", b"m"), "--report", self.folder / "m.json"], b"same file"),
+            (["-i", source, "-o", "-", "--draft", self.path("d.json", b"d"), "--report", self.folder / "d.json"], b"same file"),
+            (["-i", source, "-o", self.folder / "l", "--lookup-file", self.path("l", b"")], b"same file"),
             (["-i", source, "-o", "-", "--prefix-file", self.path("long", b"many words " * 4000)], b"--prefix-file"),
             (["-i", source, "-o", "-", "--raw", "--system", "s"], b"--raw"),
             (["-i", source, "-o", "-", "--policy", "x"], b"--policy: 'x'"),

@@ -868,6 +868,7 @@ class Bench(WithModel):
             (["--serve", "--policies", "x"], 2, b"'x'"),
             (["--serve", "--rate", "-1"], 2, b"'-1'"),
             (["--serve", "--report", "x.json"], 2, b".html"),
+            (["--serve", "--arrivals", report, "--report", report], 2, b"is read by this run"),
             (["--serve", "--prefix", "5000"], 2, b"--prefix 5000"),
             (["--serve", "--arrivals", arrivals, "-c", "32"], 3, b"needs 71 tokens"),
         ]:

@@ -26,9 +26,10 @@ inline constexpr std::size_t kStages = 11;
 
 constexpr std::string_view stage_name(Stage stage) {
   constexpr std::array<std::string_view, kStages> names = {
-      "embedding",        "norms and sums", "query, key, value", "rotate and store",
-      "attention",        "attention output", "gate and up",     "activation",
-      "down",             "experts",        "logits"};
+      "embedding",        "norms and sums", "query, key, value",
+      "rotate and store", "attention",      "attention output",
+      "gate and up",      "activation",     "down",
+      "experts",          "logits"};
   return names[static_cast<std::size_t>(stage)];
 }
 

@@ -214,8 +214,8 @@ Status check_prefix(const BatchCommandOptions& options, const Engine& engine) {
 }
 
 // What the exit code and the last line tell.
-Status outcome(const Status& ran, const BatchCounts& counts, const BatchCommandOptions& options,
-               Console& console) {
+Status outcome(const Status& ran, const BatchCounts& counts, bool any_lines,
+               const BatchCommandOptions& options, Console& console) {
   const char* again = options.to_stdout() ? "" : "; the same command goes on from here";
   if (!ran.ok()) {
     if (ran.error().code == ErrorCode::kInterrupted) {
@@ -223,7 +223,12 @@ Status outcome(const Status& ran, const BatchCounts& counts, const BatchCommandO
     }
     return ran;
   }
-  if (counts.settled() == 0) console.warning("the input has no items");
+  // Most likely the program died that should have written it.
+  if (!any_lines && *options.input == "-") return bad_input("standard input has no items");
+  if (counts.settled() == 0) {
+    console.warning(any_lines ? "no item of the input belongs to this shard"
+                              : "the input has no items");
+  }
   const std::uint64_t errors = counts.failed + counts.skipped_errors;
   if (errors == 0) return {};
   std::string earlier;
@@ -271,7 +276,7 @@ Status batch_command(std::span<const std::string> args, Console& console) {
   SLUICE_ASSIGN_OR_RETURN(const PromptMaker prompts,
                           PromptMaker::create(engine->tokenizer(), std::move(format),
                                               {options.system, options.prefix, options.raw,
-                                               local_time(run.began), engine->context() - 1}));
+                                               local_time(run.began), engine->context()}));
 
   SLUICE_RETURN_IF_ERROR(check_prefix(options, *engine));
 
@@ -357,7 +362,7 @@ Status batch_command(std::span<const std::string> args, Console& console) {
     const Status written = write_batch_report(file, report);
     if (ran.ok()) ran = written;
   }
-  return outcome(ran, runner.counts(), options, console);
+  return outcome(ran, runner.counts(), reader.lines_read() > 0, options, console);
 }
 
 }  // namespace sluice::cli

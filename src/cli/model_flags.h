@@ -20,6 +20,8 @@ class ModelFlags {
 
   // Whether there is a -m.
   bool given() const { return model_.has_value(); }
+  // What -m names; nothing without it.
+  const std::optional<std::string>& file() const { return model_; }
 
   // The model's path. Without -m the bundled model, which is said on stderr; kUsage if it is
   // absent.

@@ -219,6 +219,7 @@ Status run_command(std::span<const std::string> args, Console& console) {
                             prompt,
                             result,
                             speculation.speculator.get(),
+                            speculation.draft.get(),
                             options.model.kv,
                             bandwidth,
                             options.logprobs.has_value()};

@@ -122,6 +122,13 @@ std::string run_stats(const RunReport& report) {
                                     format_bytes(info.memory.weights),
                                     format_bytes(info.memory.kv_cache), kv_type_name(report.kv),
                                     report.engine.context(), format_bytes(info.memory.work)));
+  if (report.draft != nullptr) {
+    const MemoryPlan& memory = report.draft->info().memory;
+    text +=
+        row("draft", fmt::format("{}: {} weights, {} KV cache, {} work",
+                                 printable(model_name(*report.draft)), format_bytes(memory.weights),
+                                 format_bytes(memory.kv_cache), format_bytes(memory.work)));
+  }
   std::string traffic =
       fmt::format("{} per token, {:.2f} GB/s",
                   format_bytes(static_cast<std::uint64_t>(std::max(0.0, timings.bytes_per_token))),

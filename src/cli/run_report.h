@@ -17,6 +17,7 @@ struct RunReport {
   const PromptFlags::Prompt& prompt;
   const GenerateResult& result;
   const Speculator* speculator = nullptr;  // null: off
+  const Engine* draft = nullptr;           // null: none
   KvCacheType kv;
   double bandwidth = 0;  // measured, bytes per second; 0: not measured
   bool want_logprobs = false;

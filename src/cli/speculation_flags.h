@@ -35,6 +35,9 @@ class SpeculationFlags {
   Result<Speculation> load(const Engine& target, const ModelFlags& model, Console& console,
                            Progress& progress, std::uint32_t sequences = 1) const;
 
+  const std::optional<std::string>& draft_file() const { return draft_; }
+  const std::vector<std::string>& lookup_files() const { return lookup_files_; }
+
  private:
   enum class Mode { kAuto, kLookup, kDraft, kOff };
   Mode mode_ = Mode::kAuto;

@@ -107,7 +107,8 @@ void BatchCommandOptions::declare(Flags& flags) {
                 }
                 return {};
               });
-  flags.integer("--step-tokens", "N", "most rows of a pass (by policy)", 1, kMostRows,
+  flags.integer("--step-tokens", "N",
+                "most rows of a pass, but one for each running item (by policy)", 1, kMostRows,
                 &step_tokens);
   flags.toggle("--static", "the next group of items waits for the last of this one", &run_static);
   flags.toggle("--no-prefix-cache", "equal beginnings of prompts are run each time",
@@ -127,6 +128,11 @@ Status BatchCommandOptions::check_files_differ() const {
   std::vector<Named> read = {{"-i", *input}};
   if (prefix_file) read.push_back({"--prefix-file", *prefix_file});
   if (template_file) read.push_back({"--template", *template_file});
+  if (model.file()) read.push_back({"-m", *model.file()});
+  if (speculation.draft_file()) read.push_back({"--draft", *speculation.draft_file()});
+  for (const std::string& file : speculation.lookup_files()) {
+    read.push_back({"--lookup-file", file});
+  }
   std::vector<Named> written;
   if (!to_stdout()) {
     written.push_back({"-o", *output});

@@ -63,22 +63,10 @@ std::string BatchProgress::line(const BatchCounts& counts, const SchedulerStats&
     const double elapsed = std::chrono::duration<double>(now - mark.at).count();
     return elapsed > 0 ? static_cast<double>(count - before) / elapsed : 0;
   };
+  // The most wanted first: a narrow terminal cuts the rest.
   std::string text = total_ ? fmt::format("{} of {} items", counts.settled(), *total_)
                             : fmt::format("{} items", counts.settled());
   if (counts.failed > 0) text += fmt::format(" ({} failed)", counts.failed);
-  text +=
-      fmt::format(", {:.0f} t/s prompts, {:.0f} t/s generated",
-                  rate(stats.prefill_tokens, mark.prefill), rate(stats.decode_tokens, mark.decode));
-  if (stats.running > 0) text += fmt::format(", {} running", stats.running);
-  if (stats.shared_tokens > 0 && stats.prompt_tokens > 0) {
-    text += fmt::format(", {:.0f}% shared", 100.0 * static_cast<double>(stats.shared_tokens) /
-                                                static_cast<double>(stats.prompt_tokens));
-  }
-  if (stats.drafted_tokens > 0) {
-    text += fmt::format(", {:.0f}% of guesses accepted",
-                        100.0 * static_cast<double>(stats.accepted_tokens) /
-                            static_cast<double>(stats.drafted_tokens));
-  }
   const std::uint64_t here = counts.done + counts.failed;
   if (total_ && here > 0 && *total_ > counts.settled()) {
     const double elapsed = std::chrono::duration<double>(now - began_).count();
@@ -86,6 +74,19 @@ std::string BatchProgress::line(const BatchCounts& counts, const SchedulerStats&
                         format_seconds(elapsed * static_cast<double>(*total_ - counts.settled()) /
                                        static_cast<double>(here)));
   }
+  text +=
+      fmt::format("; t/s: {:.0f} prompts, {:.0f} generated",
+                  rate(stats.prefill_tokens, mark.prefill), rate(stats.decode_tokens, mark.decode));
+  const auto percent = [](std::uint64_t part, std::uint64_t whole) {
+    return 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+  };
+  if (stats.shared_tokens > 0 && stats.prompt_tokens > 0) {
+    text += fmt::format("; {:.0f}% shared", percent(stats.shared_tokens, stats.prompt_tokens));
+  }
+  if (stats.drafted_tokens > 0) {
+    text += fmt::format("; {:.0f}% accepted", percent(stats.accepted_tokens, stats.drafted_tokens));
+  }
+  if (stats.running > 0) text += fmt::format("; {} running", stats.running);
   return text;
 }
 

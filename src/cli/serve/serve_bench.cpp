@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "src/cli/batch/batch_report.h"
 #include "src/cli/batch/svg_plot.h"
@@ -222,6 +223,13 @@ Status ServeBench::check() const {
 Status ServeBench::run(const ModelFlags& model, bool json, Console& console) const {
   SLUICE_RETURN_IF_ERROR(check());
   SLUICE_ASSIGN_OR_RETURN(const std::string path, model.path(console));
+  for (const std::string& read : {path, arrivals_.value_or("")}) {
+    std::error_code none;  // files that don't exist are not the same
+    if (report_ && std::filesystem::equivalent(*report_, read, none)) {
+      return make_error(ErrorCode::kUsage, "--report: '{}' is read by this run; give another file",
+                        *report_);
+    }
+  }
   Progress progress(console);
   const auto slots = static_cast<std::uint32_t>(slots_.value_or(kDefaultSlots));
   EngineOptions engine_options = model.engine_options(console, progress);

@@ -116,6 +116,16 @@ Result<GenerateRequest> BatchRunner::make_request(BatchItem& item) {
                                  "leave out the one in the text",
                                  item.line));
   }
+  if (prompt.plain && item.messages) {
+    warn_once("plain", fmt::format("the model has no chat template: conversations go to it as "
+                                   "plain 'User:' and 'Assistant:' lines (first on line {})",
+                                   item.line));
+  }
+  if (prompt.no_prefix) {
+    warn_once("prefix", fmt::format("--prefix-file is a text: prompts of token ids stay without "
+                                    "it (first on line {})",
+                                    item.line));
+  }
   SLUICE_ASSIGN_OR_RETURN(
       const ResolvedSampling sampling,
       resolve_sampling(merged(defaults.sampling, item.sampling), defaults.file_sampling));

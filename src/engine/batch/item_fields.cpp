@@ -172,6 +172,10 @@ Status read_messages(const BatchJson& value, BatchItem& item) {
     if (empty && (!message.contains("tool_calls") || message["tool_calls"].empty())) {
       return bad_input("message {} has no content; expected a text, or tool_calls", number);
     }
+    if (!empty && !content->is_string() && !content->is_array()) {
+      return bad_input("message {}: its content is {}; expected a text or a list of parts", number,
+                       json_type_name(*content));
+    }
     if (content != message.end() && content->is_array()) {
       SLUICE_ASSIGN_OR_RETURN(std::string text, join_parts(*content, number));
       *content = std::move(text);

@@ -30,7 +30,12 @@ Result<PromptMaker> PromptMaker::create(const Tokenizer& tokenizer, ChatFormat f
 }
 
 Result<PromptMaker::Prompt> PromptMaker::make(const BatchItem& item) const {
-  if (item.prompt_ids) return Prompt{*item.prompt_ids, {}, false};
+  if (item.prompt_ids) {
+    Prompt prompt;
+    prompt.ids = *item.prompt_ids;
+    prompt.no_prefix = !options_.prefix.empty();
+    return prompt;
+  }
   if (item.messages) {
     if (options_.raw) return bad_input("messages need the chat template that --raw turns off");
     return make_chat(item, *item.messages);
@@ -49,9 +54,9 @@ Result<PromptMaker::Prompt> PromptMaker::make(const BatchItem& item) const {
 
 Result<PromptMaker::Prompt> PromptMaker::make_text(const BatchItem& item) const {
   Prompt prompt;
-  if (options_.most_tokens > 0) {
+  if (options_.context > 0) {
     const std::size_t bytes = options_.prefix.size() + item.prompt->size();
-    SLUICE_RETURN_IF_ERROR(check_fits(*tokenizer_, bytes, options_.most_tokens));
+    SLUICE_RETURN_IF_ERROR(check_fits(*tokenizer_, bytes, options_.context));
   }
   SLUICE_ASSIGN_OR_RETURN(
       prompt.ids, tokenizer_->encode(options_.prefix + *item.prompt, {false, options_.raw}));
@@ -81,7 +86,7 @@ Result<PromptMaker::Prompt> PromptMaker::make_chat(const BatchItem& item,
   RenderOptions render;
   render.now = options_.now;
   render.tools = item.tools;
-  render.most_tokens = options_.most_tokens;
+  render.context = options_.context;
   SLUICE_ASSIGN_OR_RETURN(prompt.ids, format_.encode(messages, render));
   if (!item.tools.is_null()) {
     // A template that does not know tools passes over them without a word.
@@ -93,6 +98,7 @@ Result<PromptMaker::Prompt> PromptMaker::make_chat(const BatchItem& item,
   }
   prompt.stops.assign(format_.stops().begin(), format_.stops().end());
   prompt.double_bos = tokenizer_->has_double_bos(prompt.ids);
+  prompt.plain = format_.plain();
   if (prompt.ids.empty()) return bad_input("the chat template makes an empty prompt of this item");
   return prompt;
 }

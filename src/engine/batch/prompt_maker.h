@@ -19,7 +19,7 @@ struct PromptOptions {
   std::string prefix;                 // in front of each prompt, or of the first user's message
   bool raw = false;                   // no chat template, and control tokens in the text count
   std::tm now = {};                   // what templates see as the current time
-  std::size_t most_tokens = 0;        // of a prompt, as RenderOptions has it
+  std::size_t context = 0;            // as RenderOptions has it
 };
 
 class PromptMaker {
@@ -32,6 +32,8 @@ class PromptMaker {
     std::vector<std::int32_t> ids;   // not empty
     std::vector<std::string> stops;  // where a reply ends, beside the item's
     bool double_bos = false;         // one was added in front of one in the text
+    bool plain = false;              // messages went into lines, for lack of a chat template
+    bool no_prefix = false;          // the prefix was left out, in front of token ids
   };
   // A prompt is put into a user's message where there is a chat template, and continued as text
   // where there is none, with --raw, and in a completion. Content never becomes a control token,

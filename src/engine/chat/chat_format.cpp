@@ -78,21 +78,21 @@ Result<std::vector<std::int32_t>> ChatFormat::encode(const nlohmann::ordered_jso
                                                      std::string* end) const {
   SLUICE_ASSIGN_OR_RETURN(const std::vector<TextPart> parts, render(messages, options));
   if (end != nullptr) *end = parts.empty() ? "" : parts.back().text;
-  if (options.most_tokens > 0) {
+  if (options.context > 0) {
     std::size_t bytes = 0;
     for (const TextPart& part : parts) bytes += part.text.size();
-    SLUICE_RETURN_IF_ERROR(check_fits(*tokenizer_, bytes, options.most_tokens));
+    SLUICE_RETURN_IF_ERROR(check_fits(*tokenizer_, bytes, options.context));
   }
   SLUICE_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids, tokenizer_->encode_parts(parts, false));
   add_bos_once(*tokenizer_, ids);
   return ids;
 }
 
-Status check_fits(const Tokenizer& tokenizer, std::size_t bytes, std::size_t most) {
+Status check_fits(const Tokenizer& tokenizer, std::size_t bytes, std::size_t context) {
   const std::size_t fewest = tokenizer.fewest_tokens(bytes);
-  if (fewest <= most) return {};
+  if (fewest < context) return {};
   return bad_input("the prompt has {} bytes, {} tokens or more; the context holds {}", bytes,
-                   fewest, most);
+                   fewest, context);
 }
 
 bool add_bos_once(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {

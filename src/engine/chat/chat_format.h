@@ -23,12 +23,12 @@ struct RenderOptions {
   std::optional<bool> thinking;
   std::optional<std::tm> now;    // for strftime_now; nothing: the clock
   nlohmann::ordered_json tools;  // JSON schemas of functions; null: none
-  // encode() refuses texts that must have more tokens, before it spends time on them; 0: none.
-  std::size_t most_tokens = 0;
+  // encode() refuses texts that can't fit so many tokens, before it spends time on them; 0: none.
+  std::size_t context = 0;
 };
 
-// Refuses a text of so many bytes if it has more than `most` tokens in any case.
-Status check_fits(const Tokenizer& tokenizer, std::size_t bytes, std::size_t most);
+// Refuses a text of so many bytes if its tokens fill the context in any case.
+Status check_fits(const Tokenizer& tokenizer, std::size_t bytes, std::size_t context);
 
 class ChatFormat {
  public:
