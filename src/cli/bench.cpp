@@ -48,7 +48,7 @@ struct PassTime {
   double seconds = 0;
   double bytes = 0;
   double operations = 0;  // multiplications and additions of the weight matrices
-  PassProfile profile;    // mean of a pass
+  PassProfile profile;    // mean of a pass; of a prompt, the last run's
 };
 
 struct BenchResult {
@@ -77,10 +77,14 @@ class Bench {
     std::vector<std::int32_t> tokens;
     for (std::uint32_t i = 0; i < count; ++i) tokens.push_back(random_token());
     std::vector<float> logits(engine_.spec().vocabulary);
+    PassProfile profile;
     const Clock::time_point start = Clock::now();
-    SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic,
-                            engine_.prefill(sequence_, tokens, logits, &cancel_));
-    return pass_time(count, seconds_since(start), traffic);
+    SLUICE_ASSIGN_OR_RETURN(
+        const PassTraffic traffic,
+        engine_.prefill(sequence_, tokens, logits, &cancel_, {}, profile_ ? &profile : nullptr));
+    PassTime time = pass_time(count, seconds_since(start), traffic);
+    time.profile = profile;
+    return time;
   }
 
   // One pass of `rows` rows with logits for each.
@@ -256,6 +260,7 @@ std::string describe(const BenchResult& result, Engine& engine, const BenchOptio
     text += fmt::format("prompt of {} tokens: {:.1f} t/s ({:.1f} ms); {}\n", result.prompt.rows,
                         result.prompt.rows / result.prompt.seconds, 1e3 * result.prompt.seconds,
                         describe_rates(result.prompt, result));
+    if (options.profile) text += describe_profile(result.prompt);
   }
   if (result.decoded > 0) {
     text += fmt::format("decode at depth {}: {:.1f} t/s ({:.2f} ms a token); {}\n", result.depth,

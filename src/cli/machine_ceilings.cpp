@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kBytes = std::size_t{128} << 20;
+constexpr std::size_t kBytes = std::size_t{64} << 20;
 constexpr std::size_t kPiece = std::size_t{1} << 20;  // what a thread takes at a time
 constexpr std::size_t kStreams = 4;                   // of a piece, read side by side
 constexpr std::size_t kLine = 64;                     // of a cache

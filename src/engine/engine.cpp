@@ -122,7 +122,8 @@ Result<PassTraffic> Engine::run(std::span<const BatchRow> rows, std::span<float>
 
 Result<PassTraffic> Engine::prefill(SequenceId sequence, std::span<const std::int32_t> tokens,
                                     std::span<float> logits, const std::atomic<bool>* cancel,
-                                    const std::function<void(std::size_t)>& on_chunk) {
+                                    const std::function<void(std::size_t)>& on_chunk,
+                                    PassProfile* profile) {
   PassTraffic total;
   std::vector<BatchRow> rows;
   for (std::size_t done = 0; done < tokens.size();) {
@@ -134,7 +135,7 @@ Result<PassTraffic> Engine::prefill(SequenceId sequence, std::span<const std::in
       rows.push_back({tokens[done + i], length + static_cast<std::uint32_t>(i), sequence,
                       last && !logits.empty()});
     }
-    SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic, run(rows, logits, cancel));
+    SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic, run(rows, logits, cancel, {}, profile));
     total.add(traffic);
     done += count;
     if (on_chunk) on_chunk(done);

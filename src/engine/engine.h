@@ -92,7 +92,8 @@ class Engine {
   // tokens done.
   Result<PassTraffic> prefill(SequenceId sequence, std::span<const std::int32_t> tokens,
                               std::span<float> logits, const std::atomic<bool>* cancel,
-                              const std::function<void(std::size_t)>& on_chunk = {});
+                              const std::function<void(std::size_t)>& on_chunk = {},
+                              PassProfile* profile = nullptr);
   // Runs a few tokens in one pass, at most backend().max_logits(), and gives the logits of all of
   // them [tokens, vocabulary] and, where `hidden` is given, their residual streams [tokens,
   // embedding].

@@ -185,8 +185,7 @@ TokenTree Generation::plan_first_path() {
 
 void Generation::pass_done(double ms, const PassTraffic& traffic) {
   pass_ms_ += ms;
-  read_.weight_bytes += traffic.weight_bytes;
-  read_.kv_bytes += traffic.kv_bytes;
+  read_.add(traffic);
   if (request_.speculator != nullptr) request_.speculator->pass_done(tree_.size(), ms);
 }
 
