@@ -65,7 +65,9 @@ struct ActivateArgs {
   std::int64_t stride;       // floats between rows of gate and of up
   std::int32_t rows;
   std::int32_t cols;
-  bool gelu;  // in its tanh form; otherwise silu
+  bool gelu;   // in its tanh form; otherwise silu
+  bool pairs;  // gate and up alternate every 32 columns, gate first, and `up` is gate + 32; then
+               // cols is a multiple of 32
 };
 
 // kernels/softcap.cuh: x = cap * tanh(x / cap), in place.
@@ -73,6 +75,21 @@ struct SoftcapArgs {
   Global<float> x;
   std::int64_t count;
   float cap;
+};
+
+// The most that kernels/top_logits.cuh gives of a row.
+inline constexpr std::int32_t kMostTopLogits = 128;
+
+// kernels/top_logits.cuh: the `count` largest logits of each row, in the order of their index.
+struct TopLogitsArgs {
+  Global<const float> logits;      // [rows][stride], the first `cols` count
+  Global<std::int32_t> part_id;    // [rows][chunks][count]
+  Global<std::uint32_t> part_key;  // [rows][chunks][count]
+  Global<std::int32_t> id;         // [rows][count]
+  Global<float> logit;             // [rows][count]
+  std::int64_t stride;
+  std::int32_t cols;   // more than 0
+  std::int32_t count;  // 1 to most_selected(cols)
 };
 
 // -- Matrices times rows -------------------------------------------------------------------------
@@ -100,6 +117,15 @@ struct MatvecArgs {
   Global<const ExpertItem> items;
   Global<const std::int32_t> x_row;
   std::int64_t expert_bytes;
+};
+
+// kernels/gated.cuh: out[r][n] = activation(gate[n] x[r]) * (up[n] x[r]), quantized. `product` has
+// the tiles of both matrices in turn; its `rows` are those of one, a multiple of 32, and its `out`
+// is not used.
+struct GatedArgs {
+  MatvecArgs product;
+  QuantizedOut out;  // [x_rows][rows]
+  bool gelu;         // as in ActivateArgs
 };
 
 enum class FloatType : std::uint8_t { kF32, kF16, kBF16 };

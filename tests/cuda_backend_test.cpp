@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -207,6 +208,46 @@ TEST_CASE("a row's logits are the same bits in any pass") {
       done += own;
     }
   }
+}
+
+TEST_CASE("the largest logits of rows alone are those among all") {
+  const MadeModel model(small_shape("llama"));
+  ModelRun run = on_gpu(model.path());
+  const auto tokens = random_tokens(6, 5, 300);
+  const auto all = run.forward(tokens);
+  const std::size_t vocabulary = run.spec().vocabulary;
+  for (const std::uint32_t top : {1u, 40u, run.backend().most_top_logits()}) {
+    run.restart();
+    KvCache& kv = run.kv();
+    REQUIRE(kv.reserve(run.sequence(), 5).ok());
+    std::vector<BatchRow> rows;
+    for (std::uint32_t i = 0; i < 5; ++i) rows.push_back({tokens[i], i, run.sequence(), i != 2});
+    std::vector<std::int32_t> ids(std::size_t{4} * top);
+    std::vector<float> logits(ids.size());
+    ForwardIo io;
+    io.logits.top = top;
+    io.logits.candidates = static_cast<std::uint32_t>(vocabulary) - 3;
+    io.logits.top_ids = ids;
+    io.logits.top_logits = logits;
+    REQUIRE(run.backend().forward(rows, kv, {0, run.spec().layers}, io).ok());
+    for (std::size_t r = 0; r < 4; ++r) {
+      const float* row = &all[(r < 2 ? r : r + 1) * vocabulary];
+      std::vector<std::int32_t> order(vocabulary - 3);
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(),
+                       [&](std::int32_t a, std::int32_t b) { return row[a] > row[b]; });
+      std::sort(order.begin(), order.begin() + top);
+      for (std::size_t i = 0; i < top; ++i) {
+        CHECK(ids[r * top + i] == order[i]);
+        CHECK(logits[r * top + i] == row[order[i]]);
+      }
+    }
+  }
+  ForwardIo io;
+  io.logits.top = run.backend().most_top_logits() + 1;
+  io.logits.candidates = static_cast<std::uint32_t>(vocabulary);
+  const std::vector<BatchRow> rows = {{1, 0, run.sequence(), true}};
+  CHECK_FALSE(run.backend().forward(rows, run.kv(), {0, run.spec().layers}, io).ok());
 }
 
 #ifndef SLUICE_ON_DEVICE

@@ -441,7 +441,7 @@ TEST_CASE("logits that are NaN, infinite or all banned are an error that says so
   }
   CHECK_FALSE(sampler.sample(std::vector<float>{1, -kInf, -kInf}).ok());
   CHECK(mentions(sampler.sample(std::vector<float>{1, 2}).error().message, "expected 3"));
-  CHECK_FALSE(sampler.sample({}).ok());
+  CHECK_FALSE(sampler.sample(std::vector<float>()).ok());
 }
 
 // ---- Penalties ---------------------------------------------------------------------------------
@@ -714,6 +714,78 @@ TEST_CASE("the chain equals the oracle on random logits and settings") {
   }
   CHECK(smallest == 1);
   CHECK(largest > 2000);
+}
+
+TEST_CASE("the largest logits alone give what all of them give, where they are said to be enough") {
+  std::mt19937_64 random(77);
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  const auto one_in = [&](std::uint32_t n) { return random() % n == 0; };
+  std::size_t enough = 0;
+  for (std::uint32_t round = 0; round < 600; ++round) {
+    const std::size_t vocab = 2 + random() % 700;
+    SamplingParams p = plain();
+    p.seed = round;
+    p.temperature = one_in(4) ? 0 : uniform(0.2, 3);
+    p.top_k = static_cast<std::int32_t>(random() % 50);
+    if (one_in(2)) p.top_p = uniform(0, 1);
+    if (one_in(2)) p.min_p = uniform(0, 0.3);
+    if (one_in(4)) p.typical_p = uniform(0, 1);
+    if (one_in(4)) p.xtc_probability = 0.5;
+    if (one_in(2)) p.repeat_penalty = uniform(0.9, 2);
+    if (one_in(3)) p.presence_penalty = uniform(-0.2, 2);
+    if (one_in(3)) p.frequency_penalty = uniform(0, 1);
+    p.repeat_last_n = static_cast<std::int32_t>(random() % 20) - 1;
+    for (std::size_t i = 0; i < 3 && one_in(3); ++i) {
+      const auto token = static_cast<std::int32_t>(random() % vocab);
+      p.logit_bias.push_back({token, one_in(4) ? -kInf : uniform(-9, one_in(3) ? 1 : 0)});
+    }
+    Sampler of_all = make(p, vocab);
+    Sampler of_top = of_all;
+    const std::size_t more = 3;
+    const std::size_t needed = of_all.top_needed(more);
+    if (needed == 0) continue;
+    ++enough;
+    for (std::size_t step = 0; step <= more; ++step) {
+      std::vector<float> logits(vocab);
+      const bool coarse = one_in(2);  // many equals
+      for (float& x : logits) {
+        x = static_cast<float>(coarse ? std::floor(uniform(-4, 4)) : uniform(-8, 8));
+      }
+      Ids order(vocab);
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+        return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+      });
+      order.resize(std::min(needed, vocab));
+      std::sort(order.begin(), order.end());
+      std::vector<float> top;
+      for (const std::int32_t id : order) top.push_back(logits[static_cast<std::size_t>(id)]);
+      Distribution want;
+      Distribution got;
+      const bool usable = of_all.distribution(logits, want).ok();
+      REQUIRE(of_top.distribution({top, order.data()}, got).ok() == usable);
+      if (!usable) break;  // everything is banned
+      CHECK(got.ids == want.ids);
+      CHECK(got.probabilities == want.probabilities);
+      const auto choice = of_all.sample(logits);
+      CHECK(of_top.sample({top, order.data()})->id == choice->id);
+      REQUIRE(of_all.accept(choice->id).ok());
+      REQUIRE(of_top.accept(choice->id).ok());
+    }
+  }
+  CHECK(enough > 200);
+  SamplingParams p = plain();
+  CHECK(make(p, 100).top_needed(0) == 0);  // nothing is cut
+  p.top_k = 7;
+  CHECK(make(p, 100).top_needed(5) == 7);
+  CHECK(make(p, 7).top_needed(5) == 0);
+  p.temperature = 0;
+  CHECK(make(p, 100).top_needed(5) == 1);
+  p.dry_multiplier = 1;
+  p.dry_sequence_breakers.clear();
+  CHECK(make(p, 100).top_needed(5) == 0);
 }
 
 TEST_CASE("a vocabulary of real size equals the oracle, flat and peaked") {

@@ -13,7 +13,16 @@
 #include "tests/simt/matvec_problem.h"
 
 namespace sluice::simt {
-enum class Check : std::uint8_t { kMatvec, kFarTile, kKTypes, kExperts, kGemm, kQuantize };
+enum class Check : std::uint8_t {
+  kMatvec,
+  kFarTile,
+  kKTypes,
+  kExperts,
+  kGated,
+  kGemm,
+  kGemmExperts,
+  kQuantize
+};
 }
 
 // The kernels of a namespace, as a type.
@@ -21,6 +30,15 @@ enum class Check : std::uint8_t { kMatvec, kFarTile, kKTypes, kExperts, kGemm, k
   struct name##_kernels {                                                                \
     using MatvecArgs = sluice::cuda::name::MatvecArgs;                                   \
     using QuantizeArgs = sluice::cuda::name::QuantizeArgs;                               \
+    using GatedArgs = sluice::cuda::name::GatedArgs;                                     \
+    template <class Tiles, int kXRows>                                                   \
+    static void gated_dp4a(GatedArgs args) {                                             \
+      sluice::cuda::name::gated_dp4a<Tiles, kXRows>(args);                               \
+    }                                                                                    \
+    template <class Tiles, int kXRows>                                                   \
+    static void gated_mma(GatedArgs args) {                                              \
+      sluice::cuda::name::gated_mma<Tiles, kXRows>(args);                                \
+    }                                                                                    \
     template <class Tiles, int kXRows>                                                   \
     static void dp4a(MatvecArgs args) {                                                  \
       sluice::cuda::name::matvec_dp4a<Tiles, kXRows>(args);                              \
@@ -47,6 +65,15 @@ using cuda::TilesQ8_0;
 struct real_kernels {
   using MatvecArgs = cuda::MatvecArgs;
   using QuantizeArgs = cuda::QuantizeArgs;
+  using GatedArgs = cuda::GatedArgs;
+  template <class Tiles, int kXRows>
+  static void gated_dp4a(GatedArgs args) {
+    cuda::gated_dp4a<Tiles, kXRows>(args);
+  }
+  template <class Tiles, int kXRows>
+  static void gated_mma(GatedArgs args) {
+    cuda::gated_mma<Tiles, kXRows>(args);
+  }
   template <class Tiles, int kXRows>
   static void dp4a(MatvecArgs args) {
     cuda::matvec_dp4a<Tiles, kXRows>(args);
@@ -163,10 +190,22 @@ std::string complaint() {
     static MatvecProblem routed({BlockType::kQ4_0, 35, 96, 5}, 8,
                                 Routing{2, {{1, 0, 2}, {1, 4, 0}, {0, 2, 1}}, {2, 0, 3, 1, 0}});
     found = {check_dp4a<Kernels, TilesQ4_0, 3>(routed)};
+  } else if constexpr (kCheck == Check::kGated) {
+    // Two pairs of tiles; segments of three blocks, of one the last.
+    static MatvecProblem two({BlockType::kQ4_0, 128, 32 * 19, 2}, 11);
+    static MatvecProblem eleven({BlockType::kQ4_K, 128, 256, 11}, 12);
+    found = {two.check_gated(Kernels::template gated_dp4a<TilesQ4_0, 2>,
+                             cuda::matvec_shared_bytes<TilesQ4_0, 2, 2>(), false),
+             eleven.check_gated(Kernels::template gated_mma<cuda::TilesQ4_K, 16>,
+                                cuda::matvec_shared_bytes<cuda::TilesQ4_K, 16, 2>(), true)};
   } else if constexpr (kCheck == Check::kGemm) {
     // Two blocks of threads either way, the second ones with a row and a tile; segments of two.
     static MatvecProblem large({BlockType::kQ4_0, 129, 32 * 13, 65}, 9);
     found = {check_gemm<Kernels, TilesQ4_0>(large)};
+  } else if constexpr (kCheck == Check::kGemmExperts) {
+    static MatvecProblem routed({BlockType::kQ4_0, 35, 96, 5}, 10,
+                                Routing{2, {{1, 0, 2}, {1, 4, 0}, {0, 2, 1}}, {2, 0, 3, 1, 0}});
+    found = {check_gemm<Kernels, TilesQ4_0>(routed)};
   } else if constexpr (kCheck == Check::kFarTile) {
     found = {check_far_tile<Kernels>()};
   } else {
@@ -182,7 +221,9 @@ TEST_CASE("kernels without a fault are not complained about") {
   CHECK(complaint<real_kernels, Check::kMatvec>() == "");
   CHECK(complaint<real_kernels, Check::kKTypes>() == "");
   CHECK(complaint<real_kernels, Check::kExperts>() == "");
+  CHECK(complaint<real_kernels, Check::kGated>() == "");
   CHECK(complaint<real_kernels, Check::kGemm>() == "");
+  CHECK(complaint<real_kernels, Check::kGemmExperts>() == "");
   CHECK(complaint<real_kernels, Check::kFarTile>() == "");
   CHECK(complaint<real_kernels, Check::kQuantize>() == "");
 }

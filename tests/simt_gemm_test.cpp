@@ -90,6 +90,23 @@ TEST_CASE("matrix times many rows: a value that is not finite poisons its row an
   check_gemm(problem);
 }
 
+TEST_CASE("matrix times many rows: experts") {
+  // Items of one row, of some and of 64; an expert with two items, one with none.
+  const std::vector<cuda::ExpertItem> items = {
+      {2, 0, 1}, {0, 1, 64}, {0, 65, 7}, {0, 0, 0}, {1, 72, 18}};
+  std::vector<std::int32_t> x_row(90);
+  for (std::size_t i = 0; i < x_row.size(); ++i) x_row[i] = static_cast<std::int32_t>(i * 7 % 31);
+  std::uint64_t seed = 50;
+  for (const BlockType type : {BlockType::kQ4_K, BlockType::kQ6_K, BlockType::kMXFP4}) {
+    for (const bool mapped : {true, false}) {
+      if (test::kSanitized && mapped != (type == BlockType::kQ6_K)) continue;
+      MatvecProblem problem({type, 130, 512, 90}, ++seed,
+                            Routing{4, items, mapped ? x_row : std::vector<std::int32_t>()});
+      check_gemm(problem, mapped);
+    }
+  }
+}
+
 // Weights, activations and results of gigabytes, of which only the end is there and run: one tile
 // and two rows, which are a block of threads of their own.
 TEST_CASE("matrix times many rows: offsets beyond 32 bits") {
@@ -118,7 +135,7 @@ TEST_CASE("matrix times many rows: offsets beyond 32 bits") {
       .rows = kRows,
       .cols = kCols,
       .x_rows = kXRows};
-  const auto blocks = static_cast<std::uint32_t>(cuda::gemm_blocks(kRows, kXRows));
+  const auto blocks = static_cast<std::uint32_t>(cuda::gemm_blocks(kRows, kXRows, 0));
   CHECK(run({.blocks = blocks,
              .threads = cuda::kGemmThreads,
              .shared_bytes = static_cast<std::size_t>(cuda::gemm_shared_bytes<Tiles>()),

@@ -169,6 +169,58 @@ TEST_CASE(
   check_matvec(chosen);
 }
 
+// -- Two matrices and their activation -----------------------------------------------------------
+
+template <class Tiles>
+void check_gated_tiles(MatvecProblem& problem, std::uint32_t x_rows, bool gelu, bool reversed) {
+  const auto check = [&]<int kXRows>(void (*kernel)(cuda::GatedArgs)) {
+    CHECK(problem.check_gated(kernel, cuda::matvec_shared_bytes<Tiles, kXRows, 2>(), gelu,
+                              reversed) == "");
+  };
+  if (x_rows == 1) check.template operator()<1>(cuda::gated_dp4a<Tiles, 1>);
+  if (x_rows <= 2) check.template operator()<2>(cuda::gated_dp4a<Tiles, 2>);
+  if (x_rows <= 8) check.template operator()<8>(cuda::gated_mma<Tiles, 8>);
+  check.template operator()<16>(cuda::gated_mma<Tiles, 16>);
+}
+
+void check_gated(MatvecProblem& problem, std::uint32_t x_rows, bool gelu, bool reversed) {
+  CAPTURE(problem.shape().text());
+  cuda::visit_tiles(*cuda::tile_kind(problem.shape().type), [&](auto tiles) {
+    check_gated_tiles<decltype(tiles)>(problem, x_rows, gelu, reversed);
+  });
+}
+
+TEST_CASE("gate and up in one: the bits of both matrices, the activation and its codes") {
+  const std::uint32_t blocks[] = {1, 7, 9, 57};
+  const std::uint32_t bundles[] = {1, 2, 3, 11};
+  std::uint64_t seed = 70;
+  std::size_t turn = 0;
+  for (const BlockType type : quantized_types()) {
+    ++turn;
+    const bool is_k = block_type_info(type).block_size == 256;
+    for (std::size_t i = 0; i < std::size(blocks); ++i, ++seed) {
+      if (i % 2 != turn % 2 || (test::kSanitized && i > 1)) continue;
+      const std::uint32_t x_rows = 1 + static_cast<std::uint32_t>(seed * 5 % 16);
+      const std::uint32_t cols = is_k ? 256 * bundles[i] : 32 * blocks[i];
+      const std::uint32_t width = seed % 3 == 0 ? 32 : 96;
+      MatvecProblem problem({type, 2 * width, cols, x_rows}, seed);
+      check_gated(problem, x_rows, seed % 2 == 0, seed % 4 < 2);
+    }
+  }
+}
+
+TEST_CASE("gate and up in one: experts, large values, and one that is not finite") {
+  const std::vector<cuda::ExpertItem> items = {{2, 0, 3}, {0, 4, 4}, {1, 3, 1}, {0, 0, 0}};
+  MatvecProblem routed({BlockType::kQ4_K, 64, 256, 8}, 90,
+                       Routing{3, items, {4, 0, 3, 3, 1, 2, 0, 9}});
+  check_gated(routed, 4, false, false);
+  MatvecProblem large({BlockType::kQ4_0, 64, 32 * 17, 5, 1e5f}, 91);
+  check_gated(large, 5, true, true);
+  MatvecProblem poisoned({BlockType::kQ8_0, 64, 96, 2}, 92,
+                         [](auto&, auto& x) { x[40] = std::numeric_limits<float>::quiet_NaN(); });
+  check_gated(poisoned, 2, false, false);
+}
+
 // -- Large matrices ------------------------------------------------------------------------------
 
 TEST_CASE("matrix times rows: 70,000 rows") {

@@ -10,6 +10,7 @@
 #include "tests/simt/matvec_float_problem.h"
 #include "tests/simt/norm_problem.h"
 #include "tests/simt/row_kernels.h"
+#include "tests/simt/top_logits_problem.h"
 
 namespace sluice::simt {
 namespace {
@@ -81,10 +82,24 @@ std::string check_experts(const RowKernels& kernels) {
                    check_expert_sum(kernels.sum, {.rows = 2, .cols = 37, .used = 3}, 1)});
 }
 
+std::string check_top(const RowKernels& kernels) {
+  cpu::testing::Random random(2);
+  const TopLogitsShape shape = {.rows = 2, .cols = 4103, .stride = 4103, .count = 20};
+  std::vector<float> logits = random_floats(std::size_t{2} * 4103, 9.0f, random);
+  // Pairs that differ in the last bit only, the smaller one first: the twentieth is one of them.
+  for (std::size_t i = 0; i < 21; ++i) {
+    const float x = 10.0f + static_cast<float>(i / 2);
+    logits[100 * i + 3] = i % 2 == 0 ? x : std::nextafter(x, 0.0f);
+  }
+  for (std::size_t i = 0; i < 4103; ++i) logits[4103 + i] = i % 3 == 0 ? -1.0f : -2.0f;
+  return check_top_logits(kernels.in_chunks, kernels.of_chunks, shape, logits);
+}
+
 // What the checks say about some kernels: the first complaint, or nothing.
 std::string complaint(const RowKernels& kernels) {
   if (std::string found = check_norms(kernels); !found.empty()) return found;
   if (std::string found = check_floats(kernels); !found.empty()) return found;
+  if (std::string found = check_top(kernels); !found.empty()) return found;
   return check_experts(kernels);
 }
 

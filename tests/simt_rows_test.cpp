@@ -12,6 +12,7 @@
 #include "tests/simt/experts_problem.h"
 #include "tests/simt/matvec_float_problem.h"
 #include "tests/simt/norm_problem.h"
+#include "tests/simt/top_logits_problem.h"
 
 namespace sluice::simt {
 namespace {
@@ -125,6 +126,22 @@ TEST_CASE("norms: rows beyond 32 bits") {
 }
 
 // -- Activations ---------------------------------------------------------------------------------
+
+TEST_CASE("activations of two matrices in turn have the bits of the CPU's") {
+  std::uint64_t seed = 200;
+  for (const std::uint32_t cols : {32u, 64u, 1024u, 1056u, 2080u}) {
+    ++seed;
+    const ActivateShape shape = {.rows = 3,
+                                 .cols = cols,
+                                 .stride = cols,
+                                 .gelu = seed % 2 == 0,
+                                 .floats = seed % 3 != 0,
+                                 .quantized = seed % 3 != 1,
+                                 .pairs = true};
+    CAPTURE(shape.text());
+    CHECK(check_activate(cuda::activate, shape, seed, seed % 2 == 0) == "");
+  }
+}
 
 TEST_CASE("activations have the bits of the CPU's") {
   std::uint64_t seed = 1;
@@ -466,6 +483,48 @@ TEST_CASE("sum of experts: offsets beyond 32 bits") {
             [&] { cuda::sum_experts(args); }) == "");
   CHECK(result.read<float>(std::size_t{kPlace} * kCols) == 6.0f);
   CHECK(result.read<float>(std::size_t{kPlace} * kCols + kCols - 1) == 6.0f);
+}
+
+// -- The largest logits --------------------------------------------------------------------------
+
+TEST_CASE("the largest logits of rows, equals by their index") {
+  const std::uint32_t cols[] = {1, 2, 15, 17, 255, 4095, 4096, 4097, 8192, 12289, 33000};
+  std::uint64_t seed = 300;
+  for (const std::uint32_t c : cols) {
+    if (test::kSanitized && c > 5000) continue;
+    const auto most = static_cast<std::uint32_t>(cuda::most_selected(static_cast<std::int32_t>(c)));
+    for (const std::uint32_t count : {1u, 2u, 40u, most}) {
+      if (count > most) continue;
+      cpu::testing::Random random(++seed);
+      const TopLogitsShape shape = {.rows = 1 + static_cast<std::uint32_t>(seed % 3),
+                                    .cols = c,
+                                    .stride = c + static_cast<std::uint32_t>(seed % 2),
+                                    .count = count};
+      CAPTURE(shape.text());
+      std::vector<float> logits =
+          random_floats(std::size_t{shape.rows} * shape.stride, 20.0f, random);
+      if (seed % 2 == 0) {  // many equals, both zeros
+        for (float& x : logits) x = std::nearbyint(x / 8) * (x < 0 ? -1.0f : 1.0f);
+      }
+      if (seed % 5 == 0) logits[0] = -std::numeric_limits<float>::infinity();
+      CHECK(check_top_logits(cuda::select_in_chunks, cuda::select_of_chunks, shape, logits,
+                             seed % 4 < 2) == "");
+    }
+  }
+  CHECK(cuda::most_selected(262144) == 64);
+  CHECK(cuda::most_selected(4096 * 4096 + 1) == 0);
+}
+
+TEST_CASE("the largest logits: NaN of either sign and infinity are among them") {
+  const TopLogitsShape shape = {.rows = 2, .cols = 5000, .stride = 5000, .count = 3};
+  std::vector<float> logits(10000, -1.0f);
+  logits[7] = -std::numeric_limits<float>::quiet_NaN();
+  logits[4999] = std::numeric_limits<float>::infinity();
+  logits[5000 + 4200] = std::numeric_limits<float>::quiet_NaN();
+  for (std::size_t i = 0; i < 4000; ++i) logits[5000 + i] = -std::numeric_limits<float>::infinity();
+  CHECK(check_top_logits(cuda::select_in_chunks, cuda::select_of_chunks, shape, logits) == "");
+  const std::vector<float> nothing(10000, -std::numeric_limits<float>::infinity());
+  CHECK(check_top_logits(cuda::select_in_chunks, cuda::select_of_chunks, shape, nothing) == "");
 }
 
 }  // namespace

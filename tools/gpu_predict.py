@@ -44,8 +44,7 @@ def layer_kernels(model, depth):
         ("merge", pieces * q * 4 + q * int8),
         ("attention output", q * embedding * Q4_0 + q * int8 + embedding * 4),
         ("add and normalise", embedding * (4 + 4 + 4 + 4 + int8)),
-        ("gate and up", embedding * 2 * ff * Q4_0 + embedding * int8 + 2 * ff * 4),
-        ("activate", 2 * ff * 4 + ff * int8),
+        ("gate, up, activation", embedding * 2 * ff * Q4_0 + embedding * int8 + ff * int8),
         ("down", ff * embedding * Q4_0 + ff * int8 + embedding * 4),
     ]
 

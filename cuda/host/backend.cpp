@@ -79,7 +79,15 @@ std::vector<Size> work_sizes(const ModelSpec& spec, const GpuOptions& options,
        r * spec.heads * static_cast<std::uint64_t>(most_outliers) * 2 * sizeof(float)},
   };
   if (options.layers.last == spec.layers) {
-    sizes.push_back({&W::logits, std::uint64_t{options.max_logits} * spec.vocabulary * 4});
+    const std::uint64_t logits = options.max_logits;
+    const auto cols = static_cast<std::int32_t>(spec.vocabulary);
+    const auto parts = logits * static_cast<std::uint64_t>(top_logit_parts(cols));
+    const auto top = logits * static_cast<std::uint64_t>(cuda::most_top_logits(cols));
+    sizes.insert(sizes.end(), {{&W::logits, logits * spec.vocabulary * 4},
+                               {&W::top_part_id, parts * 4},
+                               {&W::top_part_key, parts * 4},
+                               {&W::top_id, top * 4},
+                               {&W::top_logit, top * 4}});
   }
   if (pairs != 0) {
     sizes.insert(sizes.end(), {{&W::router, r * spec.experts * 4},
@@ -95,6 +103,12 @@ std::vector<Size> work_sizes(const ModelSpec& spec, const GpuOptions& options,
 }
 
 }  // namespace
+
+std::uint32_t CudaBackend::most_top_logits() const {
+  if (options_.layers.last < model_.spec.layers) return 0;
+  return static_cast<std::uint32_t>(
+      cuda::most_top_logits(static_cast<std::int32_t>(model_.spec.vocabulary)));
+}
 
 MemoryPlan CudaBackend::plan_memory(const Model& model, const GpuOptions& options) {
   const ModelSpec& spec = model.spec;

@@ -27,9 +27,10 @@ struct WorkMemory {
   // int8 activations of width embedding or heads * head_dim, and of width feed_forward.
   Memory x, x_scale, x_sum;
   Memory wide, wide_scale, wide_sum;
-  Memory partial_out, partial_state;  // of attention, see AttentionArgs
-  Memory coefficients;                // [R][heads][most_outliers][2]
-  Memory logits;                      // [max_logits][vocabulary]
+  Memory partial_out, partial_state;                    // of attention, see AttentionArgs
+  Memory coefficients;                                  // [R][heads][most_outliers][2]
+  Memory logits;                                        // [max_logits][vocabulary]
+  Memory top_part_id, top_part_key, top_id, top_logit;  // see TopLogitsArgs
   // Mixture of experts.
   Memory router;                                          // [R][experts]
   Memory pair_weight, pair_expert, pair_place, pair_row;  // [R * experts_used]
@@ -47,6 +48,7 @@ class CudaBackend final : public Backend {
   std::uint32_t block_tokens() const override;
   std::uint32_t max_rows() const override { return options_.max_rows; }
   std::uint32_t max_logits() const override { return options_.max_logits; }
+  std::uint32_t most_top_logits() const override;
   Result<PassTraffic> forward(std::span<const BatchRow> rows, const KvCache& kv, LayerRange layers,
                               const ForwardIo& io) override;
   void copy_kv_block(std::uint32_t from, std::uint32_t to) override;
@@ -95,10 +97,16 @@ class CudaBackend final : public Backend {
   // hidden += pending; the sum's norm to `normed` and `x`, as the product wants it.
   Input queue_norm(const Pass& pass, const Pending& pending, const Memory& norm,
                    const DeviceProduct& product, const DeviceProduct* another);
-  // activation(gate) * up of `rows` rows in gate_up, as the product wants it.
-  Input queue_activation(const DeviceProduct& down, std::uint32_t width, std::int32_t rows);
+  // activation(gate x) * (up x) of networks of this width, for `rows` rows of results, as the next
+  // product wants them. `gate_up` and `down` are the layer's.
+  Input queue_gate_up(const DeviceLayer& w, const Input& x, std::uint32_t width, std::int32_t rows,
+                      const Experts* experts);
+  Input queue_activation(const DeviceLayer& w, std::uint32_t width, std::int32_t rows);
   void queue_product(const DeviceProduct& product, const Input& input, Global<float> out,
                      std::int64_t stride, const Experts* experts);
+  // What the arguments of all products have in common.
+  template <class Args>
+  static Args product_args(const DeviceMatrix& matrix, const Input& input, const Experts* experts);
   PassTraffic traffic(std::span<const BatchRow> rows, const PassShape& shape) const;
   std::int64_t kv_layer_block_bytes() const;
 

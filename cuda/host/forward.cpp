@@ -50,7 +50,7 @@ Result<PassTraffic> CudaBackend::forward(std::span<const BatchRow> rows, const K
                                          LayerRange layers, const ForwardIo& io) {
   const ModelSpec& spec = model_.spec;
   const PassLimits limits{options_.layers, options_.positions, options_.max_rows,
-                          options_.max_logits};
+                          options_.max_logits, most_top_logits()};
   SLUICE_RETURN_IF_ERROR(check_pass(spec, limits, kPageTokens, rows, kv, layers, io));
   if (cancelled(io.cancel)) return make_error(ErrorCode::kInterrupted, "interrupted");
 
@@ -70,12 +70,23 @@ Result<PassTraffic> CudaBackend::forward(std::span<const BatchRow> rows, const K
   pass.shape = inputs_.set(*device_, spec, rows, kv, layers);
   pass.in = inputs_.pointers(spec, pass.shape);
   pass.cancel = io.cancel;
+  const LogitsOut& out = io.logits;
+  const bool ends = layers.last == spec.layers && pass.shape.wanted > 0;
+  if (ends) {
+    pass.shape.top = i32(out.top);
+    pass.shape.candidates = i32(out.candidates);
+  }
   SLUICE_RETURN_IF_ERROR(queue_pass(pass));
 
-  if (layers.last == spec.layers && pass.shape.wanted > 0) {
-    device_->download(
-        io.logits.data(), work_.logits.at<const std::uint8_t>(),
-        static_cast<std::size_t>(pass.shape.wanted) * spec.vocabulary * sizeof(float));
+  const auto wanted = static_cast<std::size_t>(pass.shape.wanted);
+  if (ends && out.top == 0) {
+    device_->download(out.whole.data(), work_.logits.at<const std::uint8_t>(),
+                      wanted * spec.vocabulary * sizeof(float));
+  } else if (ends) {
+    device_->download(out.top_ids.data(), work_.top_id.at<const std::uint8_t>(),
+                      wanted * out.top * sizeof(std::int32_t));
+    device_->download(out.top_logits.data(), work_.top_logit.at<const std::uint8_t>(),
+                      wanted * out.top * sizeof(float));
   }
   const bool stream_wanted = io.hidden.size() >= rows.size() * width;
   if (stream_wanted) {
@@ -172,34 +183,39 @@ CudaBackend::Input CudaBackend::queue_norm(const Pass& pass, const Pending& pend
           pass.shape.rows};
 }
 
+template <class Args>
+Args CudaBackend::product_args(const DeviceMatrix& matrix, const Input& input,
+                               const Experts* experts) {
+  Args args{};
+  args.weights = matrix.memory.at<const std::uint8_t>();
+  args.rows = i32(matrix.rows);
+  args.cols = i32(matrix.cols);
+  args.x_rows = experts != nullptr ? experts->item_rows : input.rows;
+  if (experts != nullptr) {
+    args.items = experts->items;
+    args.x_row = experts->x_row;
+    args.expert_bytes = matrix.expert_bytes;
+  }
+  return args;
+}
+
 void CudaBackend::queue_product(const DeviceProduct& product, const Input& input, Global<float> out,
                                 std::int64_t stride, const Experts* experts) {
   for (const DeviceProduct::Piece& piece : product.pieces) {
     const DeviceMatrix& matrix = piece.matrix;
-    const auto fill = [&](auto& args) {
-      args.weights = matrix.memory.at<const std::uint8_t>();
-      args.out = out + piece.out;
-      args.out_stride = stride;
-      args.rows = i32(matrix.rows);
-      args.cols = i32(matrix.cols);
-      args.x_rows = experts != nullptr ? experts->item_rows : input.rows;
-      if (experts != nullptr) {
-        args.items = experts->items;
-        args.x_row = experts->x_row;
-        args.expert_bytes = matrix.expert_bytes;
-      }
-    };
     const std::int32_t items = experts != nullptr ? experts->count : 1;
     if (is_float(matrix.type)) {
-      MatvecFloatArgs args{};
-      fill(args);
+      auto args = product_args<MatvecFloatArgs>(matrix, input, experts);
+      args.out = out + piece.out;
+      args.out_stride = stride;
       args.x = input.x;
       args.x_stride = input.stride;
       args.type = float_type(matrix.type);
       launch_matvec_float(*device_, args, items);
     } else {
-      MatvecArgs args{};
-      fill(args);
+      auto args = product_args<MatvecArgs>(matrix, input, experts);
+      args.out = out + piece.out;
+      args.out_stride = stride;
       args.x = input.quantized;
       launch_matvec(*device_, *tile_kind(matrix.type), args, items);
     }
@@ -279,17 +295,42 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
   launch_attention(*device_, args, pass.shape.narrow);
 }
 
-CudaBackend::Input CudaBackend::queue_activation(const DeviceProduct& down, std::uint32_t width,
+CudaBackend::Input CudaBackend::queue_gate_up(const DeviceLayer& w, const Input& x,
+                                              std::uint32_t width, std::int32_t rows,
+                                              const Experts* experts) {
+  const std::int32_t at_a_time = experts != nullptr ? experts->item_rows : x.rows;
+  if (!w.gate_up.pairs || w.down.any_float() || at_a_time > kMostGatedRows) {
+    queue_product(w.gate_up, x, work_.gate_up.at<float>(), std::int64_t{2} * width, experts);
+    return queue_activation(w, width, rows);
+  }
+  const DeviceMatrix& matrix = w.gate_up.pieces.front().matrix;
+  GatedArgs args{};
+  args.product = product_args<MatvecArgs>(matrix, x, experts);
+  args.product.rows = i32(width);
+  args.product.x = x.quantized;
+  args.out = {work_.wide.at<std::int8_t>(), work_.wide_scale.at<float>(),
+              work_.wide_sum.at<std::uint32_t>()};
+  args.gelu = model_.spec.activation == Activation::kGeluTanh;
+  launch_gated(*device_, *tile_kind(matrix.type), args, experts != nullptr ? experts->count : 1);
+  return {work_.activated.at<const float>(),
+          width,
+          {work_.wide.at<const std::int8_t>(), work_.wide_scale.at<const float>(),
+           work_.wide_sum.at<const std::uint32_t>()},
+          rows};
+}
+
+CudaBackend::Input CudaBackend::queue_activation(const DeviceLayer& w, std::uint32_t width,
                                                  std::int32_t rows) {
   ActivateArgs args{};
+  args.pairs = w.gate_up.pairs;
   args.gate = work_.gate_up.at<const float>();
-  args.up = work_.gate_up.at<const float>() + std::int64_t{width};
+  args.up = work_.gate_up.at<const float>() + std::int64_t{args.pairs ? kTileRows : width};
   args.stride = std::int64_t{2} * width;
   args.rows = rows;
   args.cols = i32(width);
   args.gelu = model_.spec.activation == Activation::kGeluTanh;
-  if (down.any_float()) args.out = work_.activated.at<float>();
-  if (down.any_quantized()) {
+  if (w.down.any_float()) args.out = work_.activated.at<float>();
+  if (w.down.any_quantized()) {
     args.quantized = {work_.wide.at<std::int8_t>(), work_.wide_scale.at<float>(),
                       work_.wide_sum.at<std::uint32_t>()};
   }
@@ -306,10 +347,7 @@ CudaBackend::Pending CudaBackend::queue_feed_forward(const Pass& pass, std::uint
   const ModelSpec& spec = model_.spec;
   const DeviceLayer& w = weights_.layer[layer];
   const Input x = queue_norm(pass, before, w.feed_forward_norm, w.gate_up, nullptr);
-  const std::int64_t width = spec.feed_forward;
-  queue_product(w.gate_up, x, work_.gate_up.at<float>(), 2 * width, nullptr);
-
-  const Input y = queue_activation(w.down, spec.feed_forward, pass.shape.rows);
+  const Input y = queue_gate_up(w, x, spec.feed_forward, pass.shape.rows, nullptr);
   queue_product(w.down, y, work_.result.at<float>(), spec.embedding, nullptr);
   return {work_.result.at<const float>(), {}, floats(w.feed_forward_post_norm)};
 }
@@ -330,7 +368,7 @@ CudaBackend::Pending CudaBackend::queue_experts(const Pass& pass, std::uint32_t 
   route.x_row = work_.pair_row.at<std::int32_t>();
   route.items = work_.items.at<ExpertItem>();
   // A row goes to an expert at most once.
-  route.item_rows = std::min(pass.shape.rows, kMostItemRows);
+  route.item_rows = expert_item_rows(pass.shape.rows, i32(spec.experts_used), i32(spec.experts));
   route.item_count = std::min(i32(spec.experts), pairs) + pairs / route.item_rows;
   route.rows = pass.shape.rows;
   route.experts = i32(spec.experts);
@@ -339,10 +377,7 @@ CudaBackend::Pending CudaBackend::queue_experts(const Pass& pass, std::uint32_t 
 
   Experts experts = {work_.items.at<const ExpertItem>(), route.item_count, route.item_rows,
                      work_.pair_row.at<const std::int32_t>()};
-  const std::int64_t width = spec.expert_feed_forward;
-  queue_product(w.gate_up, x, work_.gate_up.at<float>(), 2 * width, &experts);
-
-  const Input y = queue_activation(w.down, spec.expert_feed_forward, pairs);
+  const Input y = queue_gate_up(w, x, spec.expert_feed_forward, pairs, &experts);
   experts.x_row = {};
   queue_product(w.down, y, work_.expert_out.at<float>(), spec.embedding, &experts);
 
@@ -383,6 +418,17 @@ void CudaBackend::queue_logits(const Pass& pass) {
                    {work_.logits.at<float>(), std::int64_t{pass.shape.wanted} * spec.vocabulary,
                     spec.logit_softcap});
   }
+  if (pass.shape.top == 0) return;
+  TopLogitsArgs top{};
+  top.logits = work_.logits.at<const float>();
+  top.part_id = work_.top_part_id.at<std::int32_t>();
+  top.part_key = work_.top_part_key.at<std::uint32_t>();
+  top.id = work_.top_id.at<std::int32_t>();
+  top.logit = work_.top_logit.at<float>();
+  top.stride = spec.vocabulary;
+  top.cols = pass.shape.candidates;
+  top.count = pass.shape.top;
+  launch_top_logits(*device_, top, pass.shape.wanted);
 }
 
 PassTraffic CudaBackend::traffic(std::span<const BatchRow> rows, const PassShape& shape) const {

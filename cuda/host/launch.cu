@@ -2,11 +2,14 @@
 // host's compiler the emulator's.
 #include "cuda/host/launch.h"
 
+#include <algorithm>
+
 #include "cuda/host/queue.h"
 #include "cuda/kernels/activate.cuh"
 #include "cuda/kernels/attention.cuh"
 #include "cuda/kernels/attention_merge.cuh"
 #include "cuda/kernels/experts.cuh"
+#include "cuda/kernels/gated.cuh"
 #include "cuda/kernels/gemm.cuh"
 #include "cuda/kernels/matvec_dp4a.cuh"
 #include "cuda/kernels/matvec_float.cuh"
@@ -15,6 +18,7 @@
 #include "cuda/kernels/quantize.cuh"
 #include "cuda/kernels/rope.cuh"
 #include "cuda/kernels/softcap.cuh"
+#include "cuda/kernels/top_logits.cuh"
 
 namespace sluice::cuda {
 namespace {
@@ -48,6 +52,13 @@ constexpr std::int32_t kMostMatvecRows = 16;
 
 }  // namespace
 
+std::int32_t expert_item_rows(std::int32_t rows, std::int32_t used, std::int32_t experts) {
+  static_assert(kMostItemRows == kGemmXRows);
+  // With eight rows an expert on average, some have more than a few-row kernel does at a time.
+  const bool many = std::int64_t{rows} * used >= std::int64_t{8} * experts;
+  return std::min(rows, many ? kMostItemRows : kMostMatvecRows);
+}
+
 void launch_quantize(Device& device, const QuantizeArgs& args, std::int32_t rows) {
   queue(device, &quantize_rows,
         {std::int64_t{rows} * quantize_row_blocks(args.cols), kQuantizeThreads}, args);
@@ -66,6 +77,16 @@ void launch_softcap(Device& device, const SoftcapArgs& args) {
   queue(device, &softcap_logits, {softcap_blocks(args.count), kSoftcapThreads}, args);
 }
 
+void launch_top_logits(Device& device, const TopLogitsArgs& args, std::int32_t rows) {
+  queue(device, &select_in_chunks,
+        {std::int64_t{rows} * select_chunks(args.cols), kSelectThreads, kSelectSharedBytes}, args);
+  queue(device, &select_of_chunks, {rows, kSelectThreads, kSelectSharedBytes}, args);
+}
+std::int32_t most_top_logits(std::int32_t cols) { return most_selected(cols); }
+std::int64_t top_logit_parts(std::int32_t cols) {
+  return std::int64_t{select_chunks(cols)} * most_selected(cols);
+}
+
 void launch_matvec(Device& device, TileKind kind, const MatvecArgs& args, std::int32_t items) {
   visit_tiles(kind, [&](auto tiles) {
     using Tiles = decltype(tiles);
@@ -80,7 +101,30 @@ void launch_matvec(Device& device, TileKind kind, const MatvecArgs& args, std::i
       queue_mma<Tiles, 16>(device, args, blocks);
     } else {
       queue(device, &gemm<Tiles>,
-            {gemm_blocks(args.rows, args.x_rows), kGemmThreads, gemm_shared_bytes<Tiles>()}, args);
+            {gemm_blocks(args.rows, args.x_rows, simt::is_null(args.items) ? 0 : items),
+             kGemmThreads, gemm_shared_bytes<Tiles>()},
+            args);
+    }
+  });
+}
+
+static_assert(kMostGatedRows == kMostMatvecRows);
+void launch_gated(Device& device, TileKind kind, const GatedArgs& args, std::int32_t items) {
+  visit_tiles(kind, [&](auto tiles) {
+    using Tiles = decltype(tiles);
+    const std::int64_t blocks = matvec_blocks(args.product.rows, items);
+    if (args.product.x_rows == 1) {
+      queue(device, &gated_dp4a<Tiles, 1>,
+            {blocks, kMatvecThreads, matvec_shared_bytes<Tiles, 1, 2>()}, args);
+    } else if (args.product.x_rows <= kMostDp4aRows) {
+      queue(device, &gated_dp4a<Tiles, 2>,
+            {blocks, kMatvecThreads, matvec_shared_bytes<Tiles, 2, 2>()}, args);
+    } else if (args.product.x_rows <= 8) {
+      queue(device, &gated_mma<Tiles, 8>,
+            {blocks, kMatvecThreads, matvec_shared_bytes<Tiles, 8, 2>()}, args);
+    } else {
+      queue(device, &gated_mma<Tiles, 16>,
+            {blocks, kMatvecThreads, matvec_shared_bytes<Tiles, 16, 2>()}, args);
     }
   });
 }

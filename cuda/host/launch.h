@@ -17,11 +17,22 @@ void launch_norm(Device& device, const NormArgs& args, std::int32_t rows);
 void launch_activate(Device& device, const ActivateArgs& args);
 void launch_softcap(Device& device, const SoftcapArgs& args);
 
+// The largest logits of rows; how many of a row of `cols` can be asked for, and the room that a row
+// needs for parts (TopLogitsArgs).
+void launch_top_logits(Device& device, const TopLogitsArgs& args, std::int32_t rows);
+std::int32_t most_top_logits(std::int32_t cols);
+std::int64_t top_logit_parts(std::int32_t cols);
+
 // Matrix of a quantized type times any number of rows. With experts, `items` is their number.
 void launch_matvec(Device& device, TileKind tiles, const MatvecArgs& args, std::int32_t items = 1);
 void launch_matvec_float(Device& device, const MatvecFloatArgs& args, std::int32_t items = 1);
-// Rows that an expert's item may have for launch_matvec.
-inline constexpr std::int32_t kMostItemRows = 16;
+// Gate, up and their activation in one; for up to kMostGatedRows rows (of an item, with experts).
+inline constexpr std::int32_t kMostGatedRows = 16;
+void launch_gated(Device& device, TileKind tiles, const GatedArgs& args, std::int32_t items = 1);
+// Rows that an expert's item may have for launch_matvec at most, and how many it should have where
+// each of `rows` rows goes through `used` of so many experts.
+inline constexpr std::int32_t kMostItemRows = 64;
+std::int32_t expert_item_rows(std::int32_t rows, std::int32_t used, std::int32_t experts);
 // Experts that launch_experts can tell apart.
 inline constexpr std::int32_t kMostExperts = 1024;
 

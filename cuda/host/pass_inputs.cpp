@@ -55,7 +55,8 @@ std::size_t capacity(const ModelSpec& spec, std::uint32_t rows, std::uint32_t po
 
 std::strong_ordering PassShape::operator<=>(const PassShape& other) const {
   const auto key = [](const PassShape& s) {
-    return std::tie(s.rows, s.wanted, s.tiles, s.narrow, s.pieces, s.layers.first, s.layers.last);
+    return std::tie(s.rows, s.wanted, s.top, s.candidates, s.tiles, s.narrow, s.pieces,
+                    s.layers.first, s.layers.last);
   };
   return key(*this) <=> key(other);
 }

@@ -18,8 +18,10 @@ namespace sluice::cuda {
 struct PassShape {
   std::int32_t rows = 0;
   std::int32_t wanted = 0;  // rows with logits
-  std::int32_t tiles = 0;   // of attention
-  bool narrow = true;       // no tile has more than eight columns
+  std::int32_t top = 0;     // of the largest of each row; 0: all
+  std::int32_t candidates = 0;
+  std::int32_t tiles = 0;  // of attention
+  bool narrow = true;      // no tile has more than eight columns
   // Pieces of the context that a tile sees at most, by kind of layer (ModelSpec's windows, see
   // attention_windows()); rounded up, so that a shape lasts.
   std::vector<std::int32_t> pieces;

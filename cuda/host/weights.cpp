@@ -29,6 +29,7 @@ struct Source {
   std::uint32_t cols = 0;
   std::uint32_t out = 0;
   std::vector<std::vector<MatrixRef>> parts;  // [experts][parts]
+  bool pairs = false;                         // two parts whose tiles alternate
 };
 
 // Matrices side by side become one where that needs no padding in between. `parts`
@@ -57,6 +58,15 @@ std::vector<Source> join(const std::vector<std::vector<MatrixRef>>& parts) {
   return sources;
 }
 
+// Gate and up of a feed-forward block: tile by tile in turn where one kernel can do both.
+std::vector<Source> pair(const std::vector<std::vector<MatrixRef>>& parts) {
+  std::vector<Source> sources = join(parts);
+  Source& first = sources.front();
+  first.pairs = sources.size() == 1 && parts.size() == 2 && !is_float(first.type) &&
+                parts[0].front().rows == parts[1].front().rows;
+  return sources;
+}
+
 std::vector<std::vector<MatrixRef>> one_each(std::initializer_list<MatrixRef> matrices) {
   std::vector<std::vector<MatrixRef>> parts;
   for (const MatrixRef& matrix : matrices) {
@@ -76,10 +86,10 @@ void for_each_product(const Model& model, LayerRange layers, DeviceWeights& weig
     visit(join(one_each({from.attention_output})), to.attention_output);
     if (model.spec.layer[i].experts) {
       visit(join(one_each({from.router})), to.router);
-      visit(join({from.expert_gate, from.expert_up}), to.gate_up);
+      visit(pair({from.expert_gate, from.expert_up}), to.gate_up);
       visit(join({from.expert_down}), to.down);
     } else {
-      visit(join(one_each({from.gate, from.up})), to.gate_up);
+      visit(pair(one_each({from.gate, from.up})), to.gate_up);
       visit(join(one_each({from.down})), to.down);
     }
   }
@@ -147,11 +157,16 @@ class Uploader {
     SLUICE_ASSIGN_OR_RETURN(matrix.memory, device_.allocate(name, one * source.parts.size()));
     std::uint64_t at = 0;
     for (const std::vector<MatrixRef>& expert : source.parts) {
-      for (const MatrixRef& part : expert) {
-        SLUICE_RETURN_IF_ERROR(is_float(part.type) ? floats(part, matrix.memory, at)
-                                                   : tiles(part, matrix.memory, at));
-        at += bytes_of(part.type, part.rows, part.cols);
-        if (mapped_) release_mapped_pages(part.data, part.bytes());
+      // What is packed together: all parts where their tiles alternate, otherwise each by itself.
+      const std::size_t together = source.pairs ? expert.size() : 1;
+      for (std::size_t i = 0; i < expert.size(); i += together) {
+        const std::span<const MatrixRef> parts(&expert[i], together);
+        SLUICE_RETURN_IF_ERROR(is_float(expert[i].type) ? floats(expert[i], matrix.memory, at)
+                                                        : tiles(parts, matrix.memory, at));
+        for (const MatrixRef& part : parts) {
+          at += bytes_of(part.type, part.rows, part.cols);
+          if (mapped_) release_mapped_pages(part.data, part.bytes());
+        }
       }
     }
     return matrix;
@@ -170,8 +185,11 @@ class Uploader {
   }
 
  private:
-  Status tiles(const MatrixRef& from, const Memory& to, std::uint64_t at) {
-    const std::uint32_t count = tile_count(from.rows);
+  // Tiles of matrices of one shape in turn: tile i is tile i / n of matrix i % n.
+  Status tiles(std::span<const MatrixRef> parts, const Memory& to, std::uint64_t at) {
+    const MatrixRef& from = parts.front();
+    const auto n = static_cast<std::uint32_t>(parts.size());
+    const std::uint32_t count = n * tile_count(from.rows);
     const std::size_t tile_bytes = packed_bytes(from.type, kTileRows, from.cols);
     // A tile may be larger than a staging buffer where rows are very long.
     const auto some =
@@ -188,9 +206,11 @@ class Uploader {
       pool_.parallel_for(
           last - first, 4,
           [&](std::uint64_t begin, std::uint64_t end) {
-            pack_tiles(from.type, from.data, from.rows, from.cols,
-                       first + static_cast<std::uint32_t>(begin),
-                       first + static_cast<std::uint32_t>(end), buffer + begin * tile_bytes);
+            for (std::uint64_t i = begin; i < end; ++i) {
+              const std::uint32_t tile = first + static_cast<std::uint32_t>(i);
+              pack_tiles(from.type, parts[tile % n].data, from.rows, from.cols, tile / n,
+                         tile / n + 1, buffer + i * tile_bytes);
+            }
           },
           cancel_);
       SLUICE_RETURN_IF_ERROR(send(to, at + first * tile_bytes, (last - first) * tile_bytes));
@@ -358,6 +378,7 @@ Result<DeviceWeights> upload_weights(Device& device, const Model& model, LayerRa
                        if (!status.ok()) return;
                        auto matrix = uploader.matrix(source, "weights");
                        if (matrix.ok()) {
+                         product.pairs = source.pairs;
                          product.pieces.push_back({std::move(matrix).value(), source.out});
                        } else {
                          status = matrix.error();

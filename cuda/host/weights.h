@@ -32,6 +32,9 @@ struct DeviceProduct {
     std::uint32_t out = 0;
   };
   std::vector<Piece> pieces;
+  // Two matrices of one type whose tiles, and so 32 columns each of the results, alternate
+  // (cuda/kernels/gated.cuh); they are one piece.
+  bool pairs = false;
   bool any_quantized() const;
   bool any_float() const;
 };

@@ -4,7 +4,9 @@
 //
 // A thread takes four neighbouring columns of a row, a block 1024 of one row, as in quantize.cuh:
 //
-//   gate, up  [rows][stride]   | block 0: 256 threads x 4 | block 1 | ...
+//   gate, up  [rows][stride]   | block 0: 256 threads x 4 | block 1 | ...    one behind the other,
+//   or
+//                              both in turn, 32 columns each
 //   out, q    [rows][cols]     same order; `out` may be `gate` itself where stride is cols
 #pragma once
 
@@ -29,8 +31,9 @@ SIMT_KERNEL(kActivateThreads) activate(ActivateArgs args) {
   const std::int32_t col = chunk * kRowStep + 4 * static_cast<std::int32_t>(simt::thread_index());
   const bool whole = args.cols % 4 == 0;
   const bool vectors = whole && args.stride % 4 == 0;
-  const Four gate = load_four(args.gate + row * args.stride, col, args.cols, vectors);
-  const Four up = load_four(args.up + row * args.stride, col, args.cols, vectors);
+  const std::int64_t begin = row * args.stride + (args.pairs ? col / 32 * 32 : 0);
+  const Four gate = load_four(args.gate + begin, col, args.cols, vectors);
+  const Four up = load_four(args.up + begin, col, args.cols, vectors);
   Four out;
   SIMT_UNROLL
   for (int i = 0; i < 4; ++i) {

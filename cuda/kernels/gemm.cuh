@@ -10,6 +10,9 @@
 //   warp 2   | ...                    |      weights
 //   warp 3   |                        |
 //
+// With experts an item takes the place of 64 activation rows: block i does those of item
+// i / row groups and tiles 4 (i % row groups) ..
+//
 // All go through the columns together, 32 at a time, by a ring of stages in shared memory:
 //
 //   stage = | header, record of warp 0 | ... of warp 3 | activations of the block, 64 rows |
@@ -34,9 +37,12 @@ inline constexpr std::int32_t kGemmXRows = kGemmThreads / 2;  // two threads cop
 SIMT_ANYWHERE std::int32_t gemm_x_groups(std::int32_t x_rows) {
   return (x_rows + kGemmXRows - 1) / kGemmXRows;
 }
-// Blocks of the grid.
-SIMT_ANYWHERE std::int32_t gemm_blocks(std::int32_t rows, std::int32_t x_rows) {
-  return (tiles_of(rows) + kGemmTiles - 1) / kGemmTiles * gemm_x_groups(x_rows);
+SIMT_ANYWHERE std::int32_t gemm_row_groups(std::int32_t rows) {
+  return (tiles_of(rows) + kGemmTiles - 1) / kGemmTiles;
+}
+// Blocks of the grid; `items` is 0 without experts.
+SIMT_ANYWHERE std::int32_t gemm_blocks(std::int32_t rows, std::int32_t x_rows, std::int32_t items) {
+  return gemm_row_groups(rows) * (items > 0 ? items : gemm_x_groups(x_rows));
 }
 
 template <class Tiles>
@@ -85,32 +91,53 @@ SIMT_DEVICE void gemm_block(SharedBytes weights, SharedBytes x, bool new_header,
   }
 }
 
-// `args` without experts.
+// What a block of threads has to do.
+struct GemmWork {
+  std::int64_t expert;   // offset of the weights
+  std::int32_t first_x;  // row of `out`
+  std::int32_t count;    // of such rows, may be more than 64; 0: nothing
+  std::int32_t row_group;
+};
+
+SIMT_DEVICE GemmWork gemm_work(const MatvecArgs& args) {
+  const auto block = static_cast<std::int32_t>(simt::block_index());
+  if (simt::is_null(args.items)) {
+    const std::int32_t x_groups = gemm_x_groups(args.x_rows);
+    const std::int32_t first_x = block % x_groups * kGemmXRows;
+    return {0, first_x, args.x_rows - first_x, block / x_groups};
+  }
+  const std::int32_t row_groups = gemm_row_groups(args.rows);
+  const auto item = simt::cast<const std::int32_t>(args.items + block / row_groups);
+  return {simt::load(item) * args.expert_bytes, simt::load(item + 1), simt::load(item + 2),
+          block % row_groups};
+}
+
 template <class Tiles>
 SIMT_KERNEL(kGemmThreads, 2)
 gemm(MatvecArgs args) {
   using Layout = GemmStage<Tiles>;
   constexpr std::int32_t kStages = Layout::kStages;
-  const std::int32_t x_groups = gemm_x_groups(args.x_rows);
-  const auto grid_block = static_cast<std::int32_t>(simt::block_index());
+  simt::wait_for_previous();
+  const GemmWork work = gemm_work(args);
+  if (work.count == 0) return;
   const auto thread = static_cast<std::int32_t>(simt::thread_index());
   const auto warp = static_cast<std::int32_t>(simt::warp());
-  const std::int32_t first_x = grid_block % x_groups * kGemmXRows;
-  const std::int32_t count = args.x_rows - first_x;  // may be more than 64
-  const std::int32_t tile = grid_block / x_groups * kGemmTiles + warp;
+  const std::int32_t tile = work.row_group * kGemmTiles + warp;
   const bool has_tile = tile < tiles_of(args.rows);
 
   const std::int32_t blocks = args.cols / kBlockCols;
   const std::int32_t some = segment_blocks(blocks);
   const SharedBytes ring = simt::dynamic_shared();
-  const auto weights = args.weights + tile * tile_bytes<Tiles>(blocks);
+  const auto weights = args.weights + (work.expert + tile * tile_bytes<Tiles>(blocks));
+  // The activation row that this thread copies from.
+  const bool inside = thread / 2 < work.count;
+  std::int32_t source = work.first_x + thread / 2;
+  if (inside && !simt::is_null(args.x_row)) source = simt::load(args.x_row + source);
   const auto fill = [&](std::int32_t block, SharedBytes stage) {
     if (has_tile) copy_weights<Tiles>(weights, block, 0, stage + warp * Layout::kWeights);
-    copy_x<Tiles, kGemmXRows>(args, first_x + thread / 2, thread / 2 < count, block,
-                              stage + Layout::kX, thread);
+    copy_x<Tiles, kGemmXRows>(args, source, inside, block, stage + Layout::kX, thread);
   };
 
-  simt::wait_for_previous();
   GemmSums acc = {};
   GemmSums total = {};
   HeaderScales<4> header = {};
@@ -129,7 +156,7 @@ gemm(MatvecArgs args) {
     if (has_tile) {
       const SharedBytes stage = ring + slot * Layout::kBytes;
       gemm_block<Tiles>(stage + warp * Layout::kWeights, stage + Layout::kX,
-                        has_header<Tiles>(block, 0), count, header, acc);
+                        has_header<Tiles>(block, 0), work.count, header, acc);
     }
     slot = slot + 1 < kStages ? slot + 1 : 0;
     if (--left == 0 || block == blocks - 1) {  // the end of a segment
@@ -154,8 +181,8 @@ gemm(MatvecArgs args) {
     for (int i = 0; i < 8; ++i) {
       const std::int32_t r = row + 8 * (i / 2);
       const std::int32_t c = 8 * n + x_row + i % 2;
-      if (r < args.rows && c < count) {
-        simt::store(args.out + ((first_x + c) * args.out_stride + r), total[n][i / 4][i % 4]);
+      if (r < args.rows && c < work.count) {
+        simt::store(args.out + ((work.first_x + c) * args.out_stride + r), total[n][i / 4][i % 4]);
       }
     }
   }

@@ -11,7 +11,7 @@
 // A block of threads makes 32 weight rows (a tile, see cuda/weight_tiles.h) for all activation
 // rows, or for those of an item where there are experts: block i does tile i % tiles of item
 // i / tiles. Warp s does segment s. So weights are read once whatever the number of activation
-// rows.
+// rows. Where kTiles is 2 (gated.cuh) it makes two tiles that lie one behind the other.
 //
 //   warp's share of shared memory = | stage 0 | stage 1 | ... | kStages of them, a ring
 //   stage = | header | record | activations of the block |
@@ -22,7 +22,7 @@
 // segment, and lanes keep what they need of it. In the end the ring's memory takes the partial
 // sums:
 //
-//   partial = [segment][x row][32 weight rows] float
+//   partial = [segment][x row][32 kTiles weight rows] float
 #pragma once
 
 #include "cuda/kernels/tile_sums.cuh"
@@ -57,11 +57,11 @@ SIMT_ANYWHERE std::int32_t matvec_stages() {
 }
 
 // Shared memory of a block of threads.
-template <class Tiles, int kXRows>
+template <class Tiles, int kXRows, int kTiles = 1>
 SIMT_ANYWHERE std::int32_t matvec_shared_bytes() {
   constexpr std::int32_t kRings =
       kSegments * matvec_stages<Tiles, kXRows>() * Stage<Tiles, kXRows>::kBytes;
-  constexpr std::int32_t kPartial = kSegments * kXRows * kTileRows * 4;
+  constexpr std::int32_t kPartial = kSegments * kXRows * kTiles * kTileRows * 4;
   static_assert(kRings <= kMatvecSharedLimit && kPartial <= kMatvecSharedLimit);
   return kRings > kPartial ? kRings : kPartial;
 }
@@ -70,21 +70,26 @@ SIMT_ANYWHERE std::int32_t matvec_shared_bytes() {
 SIMT_ANYWHERE std::int32_t segment_blocks(std::int32_t blocks) {
   return (blocks + kSegments - 1) / kSegments;
 }
+// Segments that have any.
+SIMT_ANYWHERE std::int32_t segments_of(std::int32_t blocks) {
+  const std::int32_t some = segment_blocks(blocks);
+  return (blocks + some - 1) / some;
+}
 
 // What a block of threads has to do.
 struct MatvecWork {
-  simt::Global<const std::uint8_t> tile;  // of the weights
-  std::int32_t first_row;                 // the tile's, of the matrix
+  simt::Global<const std::uint8_t> tile;  // of the weights, the first one
+  std::int32_t first_row;                 // the tile's, of args.rows
   std::int32_t first;                     // row of `out`
   std::int32_t count;                     // of such rows; 0: nothing
 };
 
-template <class Tiles>
+template <class Tiles, int kTiles = 1>
 SIMT_DEVICE MatvecWork matvec_work(const MatvecArgs& args) {
   const auto block = static_cast<std::int32_t>(simt::block_index());
   const std::int32_t tiles = tiles_of(args.rows);
   const std::int32_t tile = block % tiles;
-  const std::int64_t offset = tile * tile_bytes<Tiles>(args.cols / kBlockCols);
+  const std::int64_t offset = kTiles * tile * tile_bytes<Tiles>(args.cols / kBlockCols);
   MatvecWork work = {args.weights + offset, tile * kTileRows, 0, args.x_rows};
   if (!simt::is_null(args.items)) {
     simt::wait_for_previous();  // items are a kernel's work
@@ -130,8 +135,9 @@ SIMT_DEVICE void copy_weights(simt::Global<const std::uint8_t> tile, std::int32_
   copy_pieces<Tiles::kRecordBytes>(to + Tiles::kHeaderBytes, tile + record_offset<Tiles>(block));
 }
 
-// Calls consume(stage, new_header) for the blocks of this warp's segment, in sequence.
-template <class Tiles, int kXRows, class Consume>
+// Calls consume(tile, stage, new_header) for the blocks of this warp's segment, in sequence: those
+// of the first tile, then those of the second one.
+template <class Tiles, int kXRows, int kTiles = 1, class Consume>
 SIMT_DEVICE void stream_segment(const MatvecArgs& args, const MatvecWork& work, Consume&& consume) {
   using Layout = Stage<Tiles, kXRows>;
   constexpr std::int32_t kStages = matvec_stages<Tiles, kXRows>();
@@ -141,73 +147,88 @@ SIMT_DEVICE void stream_segment(const MatvecArgs& args, const MatvecWork& work, 
   const auto lane = static_cast<std::int32_t>(simt::lane());
   const std::int32_t first = warp * some;
   const std::int32_t end = first + some < blocks ? first + some : blocks;
+  const std::int32_t each = end > first ? end - first : 0;  // blocks of a tile
   const SharedBytes ring = simt::dynamic_shared() + warp * kStages * Layout::kBytes;
 
   // The activation row that this lane copies from.
   const bool copies_x = lane < 2 * kXRows;
   const bool inside = lane / 2 < work.count;
   std::int32_t source = work.first + lane / 2;
-  const auto fill_x = [&](std::int32_t block, SharedBytes stage) {
-    if (copies_x) {
-      copy_x<Tiles, kXRows>(args, source, inside, block, stage + Layout::kX, lane);
-    }
+  // Number i of the sequence.
+  const auto fill_weights = [&](std::int32_t i, SharedBytes stage) {
+    const bool second = kTiles > 1 && i >= each;
+    const auto tile = second ? work.tile + tile_bytes<Tiles>(blocks) : work.tile;
+    copy_weights<Tiles>(tile, first + (second ? i - each : i), first, stage);
+  };
+  const auto fill_x = [&](std::int32_t i, SharedBytes stage) {
+    const bool second = kTiles > 1 && i >= each;
+    const std::int32_t block = first + (second ? i - each : i);
+    if (copies_x) copy_x<Tiles, kXRows>(args, source, inside, block, stage + Layout::kX, lane);
   };
 
   // Weights are no kernel's work: their copies begin while the kernel before still runs.
-  for (std::int32_t i = 0; i < kStages && first + i < end; ++i) {
-    copy_weights<Tiles>(work.tile, first + i, first, ring + i * Layout::kBytes);
+  for (std::int32_t i = 0; i < kStages && i < kTiles * each; ++i) {
+    fill_weights(i, ring + i * Layout::kBytes);
   }
   simt::wait_for_previous();
   if (!simt::is_null(args.x_row) && copies_x && inside) source = simt::load(args.x_row + source);
   // A group of copies a stage, empty past the end, so that the number to wait for stays the same.
   for (std::int32_t i = 0; i < kStages; ++i) {
-    if (first + i < end) fill_x(first + i, ring + i * Layout::kBytes);
+    if (i < kTiles * each) fill_x(i, ring + i * Layout::kBytes);
     simt::commit_async();
   }
   std::int32_t slot = 0;
-  for (std::int32_t block = first; block < end; ++block) {
-    const SharedBytes stage = ring + slot * Layout::kBytes;
-    simt::wait_async<kStages - 1>();
-    simt::sync_warp();  // everyone's copies are there
-    consume(stage, has_header<Tiles>(block, first));
-    simt::sync_warp();  // everyone has read the stage
-    const std::int32_t next = block + kStages;
-    if (next < end) {
-      copy_weights<Tiles>(work.tile, next, first, stage);
-      fill_x(next, stage);
+  std::int32_t next = kStages;
+  SIMT_UNROLL
+  for (int tile = 0; tile < kTiles; ++tile) {
+    SIMT_NO_UNROLL
+    for (std::int32_t block = first; block < end; ++block, ++next) {
+      const SharedBytes stage = ring + slot * Layout::kBytes;
+      simt::wait_async<kStages - 1>();
+      simt::sync_warp();  // everyone's copies are there
+      consume(tile, stage, has_header<Tiles>(block, first));
+      simt::sync_warp();  // everyone has read the stage
+      if (next < kTiles * each) {
+        fill_weights(next, stage);
+        fill_x(next, stage);
+      }
+      simt::commit_async();
+      slot = slot + 1 < kStages ? slot + 1 : 0;
     }
-    simt::commit_async();
-    slot = slot + 1 < kStages ? slot + 1 : 0;
   }
   simt::sync_threads();  // all rings are through: their memory takes the partial sums
 }
 
-// Where this warp puts its sum of a weight row (of the tile) and an activation row.
-template <int kXRows>
+// Where this warp puts its sum of a weight row (counted through the tiles) and an activation row.
+template <int kXRows, int kTiles = 1>
 SIMT_DEVICE simt::Shared<float> partial_sum(std::int32_t segment, std::int32_t x_row,
                                             std::int32_t tile_row) {
   return simt::cast<float>(simt::dynamic_shared()) +
-         ((segment * kXRows + x_row) * kTileRows + tile_row);
+         ((segment * kXRows + x_row) * kTiles * kTileRows + tile_row);
 }
 
-// Adds the segments' sums and writes the results.
+// Adds the segments' sums.
+template <int kXRows, int kTiles = 1>
+SIMT_DEVICE float sum_segments(std::int32_t segments, std::int32_t x_row, std::int32_t tile_row) {
+  float sum = simt::load(partial_sum<kXRows, kTiles>(0, x_row, tile_row));
+  for (std::int32_t s = 1; s < segments; ++s) {
+    sum += simt::load(partial_sum<kXRows, kTiles>(s, x_row, tile_row));
+  }
+  return sum;
+}
+
+// Writes the results of a tile.
 template <int kXRows>
 SIMT_DEVICE void finish_tile(const MatvecArgs& args, const MatvecWork& work) {
   simt::sync_threads();  // all partial sums are there
-  const std::int32_t blocks = args.cols / kBlockCols;
-  const std::int32_t some = segment_blocks(blocks);
-  const std::int32_t segments = (blocks + some - 1) / some;
+  const std::int32_t segments = segments_of(args.cols / kBlockCols);
   for (auto i = static_cast<std::int32_t>(simt::thread_index()); i < kXRows * kTileRows;
        i += kMatvecThreads) {
     const std::int32_t tile_row = i % kTileRows;
     const std::int32_t x_row = i / kTileRows;
     if (work.first_row + tile_row >= args.rows || x_row >= work.count) continue;
-    float sum = simt::load(partial_sum<kXRows>(0, x_row, tile_row));
-    for (std::int32_t s = 1; s < segments; ++s) {
-      sum += simt::load(partial_sum<kXRows>(s, x_row, tile_row));
-    }
     const std::int64_t at = (work.first + x_row) * args.out_stride + work.first_row + tile_row;
-    simt::store(args.out + at, sum);
+    simt::store(args.out + at, sum_segments<kXRows>(segments, x_row, tile_row));
   }
 }
 

@@ -11,19 +11,17 @@
 
 namespace sluice::cuda {
 
-template <class Tiles, int kXRows>
-SIMT_KERNEL(kMatvecThreads)
-matvec_dp4a(MatvecArgs args) {
+// This warp's partial sums, to shared memory.
+template <class Tiles, int kXRows, int kTiles>
+SIMT_DEVICE void sum_by_dp4a(const MatvecArgs& args, const MatvecWork& work) {
   using Layout = Stage<Tiles, kXRows>;
   using XLayout = XStage<Tiles, kXRows>;
-  const MatvecWork work = matvec_work<Tiles>(args);
-  if (work.count == 0) return;
   const auto lane = static_cast<std::int32_t>(simt::lane());
   const std::int32_t place = row_place(lane);
-  float acc[kXRows] = {};
+  float acc[kTiles][kXRows] = {};
   HeaderScales<1> header = {};
 
-  stream_segment<Tiles, kXRows>(args, work, [&](SharedBytes stage, bool new_header) {
+  const auto consume = [&](int tile, SharedBytes stage, bool new_header) {
     if (new_header) load_header<Tiles>(stage, place, header);
     std::uint32_t codes[8];
     load_row_codes<Tiles>(stage + Layout::kRecord, codes);
@@ -52,15 +50,28 @@ matvec_dp4a(MatvecArgs args) {
       const auto group = x_group<Tiles>(scale, sums);
       SIMT_UNROLL
       for (int part = 0; part < Tiles::kParts; ++part) {
-        acc[r] = accumulate<Tiles>(scales, part, 0, group, dot[part], acc[r]);
+        acc[tile][r] = accumulate<Tiles>(scales, part, 0, group, dot[part], acc[tile][r]);
       }
     }
-  });
+  };
+  stream_segment<Tiles, kXRows, kTiles>(args, work, consume);
 
+  const auto segment = static_cast<std::int32_t>(simt::warp());
   SIMT_UNROLL
-  for (int r = 0; r < kXRows; ++r) {
-    simt::store(partial_sum<kXRows>(static_cast<std::int32_t>(simt::warp()), r, lane), acc[r]);
+  for (int tile = 0; tile < kTiles; ++tile) {
+    SIMT_UNROLL
+    for (int r = 0; r < kXRows; ++r) {
+      simt::store(partial_sum<kXRows, kTiles>(segment, r, kTileRows * tile + lane), acc[tile][r]);
+    }
   }
+}
+
+template <class Tiles, int kXRows>
+SIMT_KERNEL(kMatvecThreads)
+matvec_dp4a(MatvecArgs args) {
+  const MatvecWork work = matvec_work<Tiles>(args);
+  if (work.count == 0) return;
+  sum_by_dp4a<Tiles, kXRows, 1>(args, work);
   finish_tile<kXRows>(args, work);
 }
 

@@ -16,23 +16,19 @@
 
 namespace sluice::cuda {
 
-// Two blocks of threads on a multiprocessor are enough; if not told, ptxas spills registers to fit
-// in more.
-template <class Tiles, int kXRows>
-SIMT_KERNEL(kMatvecThreads, 2)
-matvec_mma(MatvecArgs args) {
+// This warp's partial sums, to shared memory.
+template <class Tiles, int kXRows, int kTiles>
+SIMT_DEVICE void sum_by_mma(const MatvecArgs& args, const MatvecWork& work) {
   static_assert(kXRows == 8 || kXRows == 16);
   constexpr int kGroups = kXRows / 8;
   using Layout = Stage<Tiles, kXRows>;
-  const MatvecWork work = matvec_work<Tiles>(args);
-  if (work.count == 0) return;
   const auto lane = static_cast<std::int32_t>(simt::lane());
   const std::int32_t g = lane / 4;
   const std::int32_t t = lane % 4;
-  float acc[kGroups][2][4] = {};  // [group of x rows][tile half][of the fragment]
+  float acc[kTiles][kGroups][2][4] = {};  // [tile][group of x rows][tile half][of the fragment]
   HeaderScales<4> header = {};
 
-  stream_segment<Tiles, kXRows>(args, work, [&](SharedBytes stage, bool new_header) {
+  const auto consume = [&](int tile, SharedBytes stage, bool new_header) {
     if (new_header) load_header<Tiles>(stage, 4 * g, header);
     std::uint32_t low[4];
     std::uint32_t high[4];
@@ -49,22 +45,31 @@ matvec_mma(MatvecArgs args) {
     for (int n = 0; n < kGroups; ++n) {
       XGroup<Tiles::kParts> groups[2];
       load_x_groups<Tiles, kXRows>(stage + Layout::kX, n, groups);
-      multiply_block<Tiles>(low, high, scales, x[n], groups, acc[n]);
+      multiply_block<Tiles>(low, high, scales, x[n], groups, acc[tile][n]);
     }
-  });
+  };
+  stream_segment<Tiles, kXRows, kTiles>(args, work, consume);
 
+  const auto segment = static_cast<std::int32_t>(simt::warp());
   SIMT_UNROLL
-  for (int n = 0; n < kGroups; ++n) {
-    SIMT_UNROLL
-    for (int m = 0; m < 2; ++m) {
-      SIMT_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        simt::store(partial_sum<kXRows>(static_cast<std::int32_t>(simt::warp()),
-                                        8 * n + 2 * t + i % 2, 16 * m + g + 8 * (i / 2)),
-                    acc[n][m][i]);
-      }
-    }
+  for (int i = 0; i < kTiles * kGroups * 8; ++i) {
+    const int tile = i / (8 * kGroups);
+    const int n = i / 8 % kGroups;
+    const int m = i / 4 % 2;
+    simt::store(partial_sum<kXRows, kTiles>(segment, 8 * n + 2 * t + i % 2,
+                                            kTileRows * tile + 16 * m + g + 8 * (i % 4 / 2)),
+                acc[tile][n][m][i % 4]);
   }
+}
+
+// Two blocks of threads on a multiprocessor are enough; if not told, ptxas spills registers to fit
+// in more.
+template <class Tiles, int kXRows>
+SIMT_KERNEL(kMatvecThreads, 2)
+matvec_mma(MatvecArgs args) {
+  const MatvecWork work = matvec_work<Tiles>(args);
+  if (work.count == 0) return;
+  sum_by_mma<Tiles, kXRows, 1>(args, work);
   finish_tile<kXRows>(args, work);
 }
 

@@ -76,6 +76,37 @@ SIMT_DEVICE void quantize_four(const simt::Words& x, bool inside, std::int64_t a
   }
 }
 
+// The same for a group that a warp has, a value each lane; `at` is the index of the lane's own
+// value in out.q.
+SIMT_DEVICE void quantize_lanes(float x, std::int64_t at, const QuantizedOut& out) {
+  std::uint32_t max_bits = simt::float_bits(x) & 0x7fffffffu;
+  SIMT_UNROLL
+  for (std::uint32_t lanes = 16; lanes > 0; lanes /= 2) {
+    const std::uint32_t other = simt::shuffle_xor(simt::kAllLanes, max_bits, lanes);
+    if (other > max_bits) max_bits = other;
+  }
+  const float max = simt::float_of_bits(max_bits);
+  std::uint32_t code = 0;
+  float scale = 0.0f;
+  if (max_bits >= 0x7f800000u) {  // infinity or NaN
+    scale = simt::float_of_bits(0x7fc00000u);
+  } else if (max >= 1e-30f) {
+    code = quantized_code(simt::float_bits(x), 127.0f / max);
+    scale = max / 127.0f;
+  }
+  auto sum = static_cast<std::uint32_t>(static_cast<std::int32_t>(static_cast<std::int8_t>(code)));
+  SIMT_UNROLL
+  for (std::uint32_t lanes = 8; lanes > 0; lanes /= 2) {
+    sum += simt::shuffle_xor(simt::kAllLanes, sum, lanes);
+  }
+  const std::uint32_t second = simt::shuffle_xor(simt::kAllLanes, sum, 16);
+  simt::store(out.q + at, static_cast<std::int8_t>(code));
+  if (simt::lane() == 0) {
+    simt::store(out.scale + at / 32, scale);
+    simt::store(out.sum + at / 32, (sum & 0xffffu) | second << 16);
+  }
+}
+
 SIMT_KERNEL(kQuantizeThreads) quantize_rows(QuantizeArgs args) {
   simt::wait_for_previous();
   const auto blocks = static_cast<std::uint32_t>(quantize_row_blocks(args.cols));

@@ -78,4 +78,32 @@ SIMT_DEVICE float add_threads(float x, simt::Shared<float> sums) {
   return sum[0];
 }
 
+struct Before {
+  std::uint32_t lower;  // what threads of lower index have
+  std::uint32_t all;
+};
+
+// Adds up what the threads of the block have. `sums`: room for kRowWarps numbers that nobody uses
+// since the block's last barrier.
+SIMT_DEVICE Before sum_before(std::uint32_t value, simt::Shared<std::uint32_t> sums) {
+  const std::uint32_t lane = simt::lane();
+  std::uint32_t sum = value;  // of this and lower lanes
+  SIMT_UNROLL
+  for (std::uint32_t lanes = 1; lanes < 32; lanes *= 2) {
+    const std::uint32_t other =
+        simt::shuffle(simt::kAllLanes, sum, lane < lanes ? lane : lane - lanes);
+    if (lane >= lanes) sum += other;
+  }
+  if (lane == 31) simt::store(sums + simt::warp(), sum);
+  simt::sync_threads();  // the numbers of all warps are there
+  Before before = {sum - value, 0};
+  SIMT_UNROLL
+  for (std::uint32_t w = 0; w < kRowWarps; ++w) {
+    const std::uint32_t of_warp = simt::load(sums + w);
+    if (w < simt::warp()) before.lower += of_warp;
+    before.all += of_warp;
+  }
+  return before;
+}
+
 }  // namespace sluice::cuda

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "src/backend/profile.h"
 #include "src/base/status.h"
@@ -45,13 +46,28 @@ struct PassTraffic {
   }
 };
 
+// Where the logits of a pass go: whole rows, or of each row its `top` largest ones only, which is
+// less to bring over from a device. Of equal ones the first are taken; NaN counts as the largest.
+struct LogitsOut {
+  LogitsOut() = default;
+  template <class Floats>
+  requires std::is_convertible_v<Floats, std::span<float>> LogitsOut(Floats&& rows)
+      : whole(rows) {}  // NOLINT: a span is the plain case
+
+  std::span<float> whole;  // [wanted rows, vocabulary]; not used where top > 0
+  std::uint32_t top = 0;   // at most Backend::most_top_logits()
+  // Tokens from this one on are not looked at (rows of padding); top <= candidates <= vocabulary.
+  std::uint32_t candidates = 0;
+  std::span<std::int32_t> top_ids;  // [wanted rows, top], ascending in a row
+  std::span<float> top_logits;      // [wanted rows, top]
+};
+
 struct ForwardIo {
   // [rows, embedding], the residual stream: read when layers.first > 0; written when layers.last <
   // model's layers, and after the last layer too where it is given.
   std::span<float> hidden;
-  // [wanted rows, vocabulary] in the order of the rows that want logits; written when the range
-  // ends with the last layer.
-  std::span<float> logits;
+  // In the order of the rows that want them; written when the range ends with the last layer.
+  LogitsOut logits;
   // Becomes true when the user wants to stop: the pass ends soon with kInterrupted.
   const std::atomic<bool>* cancel = nullptr;
   // Where given, what each stage took is added; a backend that can't tell leaves it as it is.
@@ -77,6 +93,8 @@ class Backend {
   virtual std::uint32_t block_tokens() const = 0;  // of the KV cache
   virtual std::uint32_t max_rows() const = 0;      // in one pass
   virtual std::uint32_t max_logits() const = 0;    // rows with logits in one pass
+  // The most that LogitsOut::top may be; 0: logits are in the host's memory anyway.
+  virtual std::uint32_t most_top_logits() const { return 0; }
 
   // Runs the rows through a range of layers. Keys and values are stored in the blocks that `kv` has
   // reserved for their positions; a row's results depend on its own sequence only, bit for bit.

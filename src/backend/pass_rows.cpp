@@ -35,9 +35,17 @@ Status check_pass(const ModelSpec& spec, const PassLimits& limits, std::uint32_t
                   limits.max_logits);
   }
   const bool first_given = layers.first == 0 || io.hidden.size() >= rows.size() * spec.embedding;
-  const bool last_given = layers.last == spec.layers
-                              ? io.logits.size() >= wanted * spec.vocabulary
-                              : io.hidden.size() >= rows.size() * spec.embedding;
+  const LogitsOut& out = io.logits;
+  const bool ends = layers.last == spec.layers;
+  if (ends && (out.top > limits.most_top_logits || out.top > out.candidates ||
+               out.candidates > spec.vocabulary)) {
+    return failed("{} of {} logits of a row were asked for; {} are possible", out.top,
+                  out.candidates, limits.most_top_logits);
+  }
+  const bool logits_given = out.top == 0 ? out.whole.size() >= wanted * spec.vocabulary
+                                         : out.top_ids.size() >= wanted * out.top &&
+                                               out.top_logits.size() >= wanted * out.top;
+  const bool last_given = ends ? logits_given : io.hidden.size() >= rows.size() * spec.embedding;
   if (!first_given || !last_given) return failed("the buffers of a pass are too small");
   return {};
 }

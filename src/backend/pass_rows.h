@@ -15,6 +15,7 @@ struct PassLimits {
   std::uint32_t positions = 0;  // positions are below this
   std::uint32_t max_rows = 0;
   std::uint32_t max_logits = 0;
+  std::uint32_t most_top_logits = 0;
 };
 
 // Whether forward() can run these rows: everything that depends on the caller. kFailed.

@@ -27,6 +27,9 @@ class SplitBackend final : public Backend {
   std::uint32_t max_logits() const override {
     return least([](const Backend& b) { return b.max_logits(); });
   }
+  std::uint32_t most_top_logits() const override {
+    return parts_.back().backend->most_top_logits();
+  }
 
   Result<PassTraffic> forward(std::span<const BatchRow> rows, const KvCache& kv, LayerRange layers,
                               const ForwardIo& io) override {

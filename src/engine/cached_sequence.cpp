@@ -36,7 +36,7 @@ Result<CachedSequence::Prefill> CachedSequence::assign(
 }
 
 Result<PassTraffic> CachedSequence::append(std::span<const std::int32_t> tokens,
-                                           std::span<float> logits, const std::atomic<bool>* cancel,
+                                           const LogitsOut& logits, const std::atomic<bool>* cancel,
                                            std::span<float> hidden) {
   SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic,
                           engine_.score(id_, tokens, logits, cancel, hidden));
@@ -61,7 +61,7 @@ bool CachedSequence::has_room(const TokenTree& tree) const {
   return needed <= engine_.kv().free_blocks() + reserved && rows <= engine_.backend().max_rows();
 }
 
-Result<PassTraffic> CachedSequence::append(const TokenTree& tree, std::span<float> logits,
+Result<PassTraffic> CachedSequence::append(const TokenTree& tree, const LogitsOut& logits,
                                            const std::atomic<bool>* cancel,
                                            std::span<float> hidden) {
   drop_branches();
@@ -97,18 +97,25 @@ Result<PassTraffic> CachedSequence::append(const TokenTree& tree, std::span<floa
       wanted.push_back(at);
     }
   }
-  const std::size_t vocabulary = engine_.spec().vocabulary;
   const std::size_t embedding = engine_.spec().embedding;
-  std::vector<float> all_logits(wanted.size() * vocabulary);
+  const std::size_t width = logits.top == 0 ? engine_.spec().vocabulary : logits.top;
+  std::vector<float> all_logits(wanted.size() * width);
+  std::vector<std::int32_t> all_ids(logits.top == 0 ? 0 : wanted.size() * width);
   std::vector<float> all_hidden(hidden.empty() ? 0 : rows.size() * embedding);
-  Result<PassTraffic> traffic = engine_.run(rows, all_logits, cancel, all_hidden);
+  LogitsOut out = logits;
+  out.whole = out.top_logits = all_logits;
+  out.top_ids = all_ids;
+  Result<PassTraffic> traffic = engine_.run(rows, out, cancel, all_hidden);
   if (!traffic.ok()) {
     drop_branches();
     return traffic.error();
   }
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    std::copy_n(all_logits.data() + i * vocabulary, vocabulary,
-                logits.data() + wanted[i] * vocabulary);
+    const std::span<float> to = logits.top == 0 ? logits.whole : logits.top_logits;
+    std::copy_n(all_logits.data() + i * width, width, to.data() + wanted[i] * width);
+    if (logits.top > 0) {
+      std::copy_n(all_ids.data() + i * width, width, logits.top_ids.data() + wanted[i] * width);
+    }
     if (hidden.empty()) continue;
     std::copy_n(all_hidden.data() + row_of[wanted[i]] * embedding, embedding,
                 hidden.data() + wanted[i] * embedding);

@@ -38,15 +38,15 @@ class CachedSequence {
                          const std::atomic<bool>* cancel,
                          const std::function<void(std::size_t held)>& on_chunk = {});
   // Runs more tokens in one pass, as Engine::score().
-  Result<PassTraffic> append(std::span<const std::int32_t> tokens, std::span<float> logits,
+  Result<PassTraffic> append(std::span<const std::int32_t> tokens, const LogitsOut& logits,
                              const std::atomic<bool>* cancel, std::span<float> hidden = {});
   // Whether the cache has blocks for all paths of a tree; a chain within the context always fits.
   bool has_room(const TokenTree& tree) const;
-  // Runs a tree of tokens behind those held, in one pass: logits [tree, vocabulary] and, where
-  // given, hidden [tree, embedding] of each of its tokens. The sequence holds the first path
-  // afterwards, until keep(). Each further path is a sequence of its own that shares the blocks
-  // before the tree, so its tokens see exactly what they would in plain decoding.
-  Result<PassTraffic> append(const TokenTree& tree, std::span<float> logits,
+  // Runs a tree of tokens behind those held, in one pass: logits and, where given, hidden [tree,
+  // embedding] of each of its tokens. The sequence holds the first path afterwards, until keep().
+  // Each further path is a sequence of its own that shares the blocks before the tree, so its
+  // tokens see exactly what they would in plain decoding.
+  Result<PassTraffic> append(const TokenTree& tree, const LogitsOut& logits,
                              const std::atomic<bool>* cancel, std::span<float> hidden = {});
   // Of the tree appended last, keeps the tokens of `path` (from the root on), and no others.
   Status keep(const TokenTree& tree, std::span<const std::uint32_t> path);

@@ -102,7 +102,7 @@ Status Engine::share(SequenceId from, SequenceId to, std::uint32_t length) {
   return {};
 }
 
-Result<PassTraffic> Engine::run(std::span<const BatchRow> rows, std::span<float> logits,
+Result<PassTraffic> Engine::run(std::span<const BatchRow> rows, const LogitsOut& logits,
                                 const std::atomic<bool>* cancel, std::span<float> hidden,
                                 PassProfile* profile) {
   const auto ends = [&](std::size_t i) {  // the last row of its sequence
@@ -144,7 +144,7 @@ Result<PassTraffic> Engine::prefill(SequenceId sequence, std::span<const std::in
 }
 
 Result<PassTraffic> Engine::score(SequenceId sequence, std::span<const std::int32_t> tokens,
-                                  std::span<float> logits, const std::atomic<bool>* cancel,
+                                  const LogitsOut& logits, const std::atomic<bool>* cancel,
                                   std::span<float> hidden) {
   const std::uint32_t length = kv_->length(sequence);
   std::vector<BatchRow> rows;

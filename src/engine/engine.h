@@ -81,9 +81,9 @@ class Engine {
   Status share(SequenceId from, SequenceId to, std::uint32_t length);
 
   // One pass: makes room, runs the rows (positions of a sequence begin at its length) and advances
-  // the cache. logits [rows that want them, vocabulary]; hidden [rows, embedding] or empty; what
-  // the stages took is added to `profile`. On errors no length changes.
-  Result<PassTraffic> run(std::span<const BatchRow> rows, std::span<float> logits,
+  // the cache. logits of the rows that want them; hidden [rows, embedding] or empty; what the
+  // stages took is added to `profile`. On errors no length changes.
+  Result<PassTraffic> run(std::span<const BatchRow> rows, const LogitsOut& logits,
                           const std::atomic<bool>* cancel, std::span<float> hidden = {},
                           PassProfile* profile = nullptr);
   // Runs tokens of one sequence at positions kv().length(sequence) and on, in chunks, and advances
@@ -95,10 +95,9 @@ class Engine {
                               const std::function<void(std::size_t)>& on_chunk = {},
                               PassProfile* profile = nullptr);
   // Runs a few tokens in one pass, at most backend().max_logits(), and gives the logits of all of
-  // them [tokens, vocabulary] and, where `hidden` is given, their residual streams [tokens,
-  // embedding].
+  // them and, where `hidden` is given, their residual streams [tokens, embedding].
   Result<PassTraffic> score(SequenceId sequence, std::span<const std::int32_t> tokens,
-                            std::span<float> logits, const std::atomic<bool>* cancel,
+                            const LogitsOut& logits, const std::atomic<bool>* cancel,
                             std::span<float> hidden = {});
 
  private:

@@ -81,13 +81,16 @@ bool Generation::wants_hidden() const {
   return request_.speculator != nullptr && request_.speculator->wants_hidden();
 }
 
-Status Generation::advance(std::span<const float> logits, std::span<const float> hidden) {
-  const std::size_t vocabulary = engine_.spec().vocabulary;
-  const auto candidates = static_cast<std::size_t>(engine_.tokenizer().vocab_size());
+std::size_t Generation::top_needed() const {
+  return request_.logprobs > 0 ? 0 : sampler_->top_needed(tree_.size());  // those sum over all
+}
+
+Status Generation::advance(const LogitRows& logits, std::size_t first,
+                           std::span<const float> hidden) {
   path_.assign(1, 0);
   for (;;) {
     const std::uint32_t at = path_.back();
-    SLUICE_RETURN_IF_ERROR(draw(logits.subspan(at * vocabulary, candidates)));
+    SLUICE_RETURN_IF_ERROR(draw(logits.row(first + at)));
     if (ended_) break;
     const std::optional<std::uint32_t> next = tree_.child(at, text_.back());
     if (!next) break;
@@ -112,11 +115,11 @@ Status Generation::advance(std::span<const float> logits, std::span<const float>
   return {};
 }
 
-Status Generation::draw(std::span<const float> logits) {
+Status Generation::draw(const LogitRow& row) {
   const Tokenizer& tokenizer = engine_.tokenizer();
   held_ = text_.size();
   ++drawn_;
-  SLUICE_ASSIGN_OR_RETURN(const TokenChoice choice, sampler_->sample(logits));
+  SLUICE_ASSIGN_OR_RETURN(const TokenChoice choice, sampler_->sample(row));
   const Clock::time_point now = Clock::now();
   Timings& timings = result_.timings;
   if (drawn_ == 1) {
@@ -132,8 +135,8 @@ Status Generation::draw(std::span<const float> logits) {
   }
   result_.tokens.push_back(choice.id);
   if (request_.logprobs > 0) {
-    SLUICE_ASSIGN_OR_RETURN(const Logprobs top, top_logprobs(logits, request_.logprobs, choice.id,
-                                                             sampler_->position()));
+    SLUICE_ASSIGN_OR_RETURN(const Logprobs top, top_logprobs(row.logits, request_.logprobs,
+                                                             choice.id, sampler_->position()));
     TokenLogprobs entry{top.chosen, {}};
     for (const TokenLogprob& each : top.top) entry.top.emplace_back(each.id, each.logprob);
     result_.logprobs.push_back(std::move(entry));

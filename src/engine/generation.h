@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "src/engine/generate.h"
+#include "src/engine/logit_rows.h"
 #include "src/engine/sampling/sampler.h"
 #include "src/engine/speculation/speculator.h"
 #include "src/engine/token_tree.h"
@@ -42,10 +43,12 @@ class Generation {
   Status prompt_done(std::size_t reused);
 
   // Draws as many tokens as the last pass allows: one, and one more for each guess that came true.
-  // `logits` are those of all tokens of plan() [tokens, vocabulary], or of the prompt's last token;
-  // `hidden` their residual streams [tokens, embedding], or empty.
-  // Afterwards ended(), or plan() for the next pass.
-  Status advance(std::span<const float> logits, std::span<const float> hidden);
+  // `logits`, from row `first` on, are those of all tokens of plan(), or of the prompt's last
+  // token; `hidden` their residual streams [tokens, embedding], or empty. Afterwards ended(), or
+  // plan() for the next pass.
+  Status advance(const LogitRows& logits, std::size_t first, std::span<const float> hidden);
+  // How many of the largest logits of a row are enough for that; 0: all are needed.
+  std::size_t top_needed() const;
   // Tokens of the last pass that came true, the first one included: indices into its plan.
   std::span<const std::uint32_t> path() const { return path_; }
 
@@ -69,7 +72,7 @@ class Generation {
   Status emit(std::string_view text);
   void end(FinishReason reason);
   // Draws one token. Its place in the pass: `at`.
-  Status draw(std::span<const float> logits);
+  Status draw(const LogitRow& row);
 
   Engine& engine_;
   GenerateRequest request_;

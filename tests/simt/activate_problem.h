@@ -17,12 +17,15 @@ struct ActivateShape {
   bool floats = true;
   bool quantized = false;
   bool in_place = false;  // `out` is `gate`; stride is cols
+  bool pairs = false;     // gate and up in turn; cols is a multiple of 32
   float magnitude = 10.0f;
 
   std::string text() const {
     return fmt::format("{} x {} of {} up to {}:{}{}{}{}", rows, cols, stride, magnitude,
                        gelu ? " gelu" : " silu", floats ? " floats" : "", quantized ? " codes" : "",
-                       in_place ? " in place" : "");
+                       in_place ? " in place"
+                       : pairs  ? " in turn"
+                                : "");
   }
 };
 
@@ -54,6 +57,12 @@ inline std::string check_activate(void (*kernel)(cuda::ActivateArgs), const Acti
                                                        &wanted[r * shape.cols]);
   }
 
+  std::vector<float> in_turn;  // 32 columns of each
+  for (std::size_t r = 0; r < shape.rows && shape.pairs; ++r) {
+    for (std::size_t i = 0; i < std::size_t{2} * shape.cols; ++i) {
+      in_turn.push_back(both[i % 64 / 32 * half + r * shape.stride + i / 64 * 32 + i % 32]);
+    }
+  }
   std::vector<float> up_values(both.begin() + static_cast<std::ptrdiff_t>(half), both.end());
   both.resize(half);
   Filled<float> gate("gate", both);
@@ -66,6 +75,13 @@ inline std::string check_activate(void (*kernel)(cuda::ActivateArgs), const Acti
   if (shape.floats) args.out = shape.in_place ? gate.begin() : out.pointer<float>();
   if (shape.quantized) args.quantized = quantized.out();
   args.stride = shape.stride;
+  Filled<float> pairs("gate and up", in_turn);
+  if (shape.pairs) {
+    args.pairs = true;
+    args.gate = pairs.begin();
+    args.up = pairs.begin() + 32;
+    args.stride = std::int64_t{2} * shape.cols;
+  }
   args.rows = static_cast<std::int32_t>(shape.rows);
   args.cols = static_cast<std::int32_t>(shape.cols);
   args.gelu = shape.gelu;

@@ -14,9 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/kernels/gated.cuh"
 #include "cuda/kernels/gemm.cuh"
 #include "cuda/pack.h"
 #include "src/backend/cpu/generic.h"
+#include "src/backend/cpu/kernels.h"
 #include "tests/kernels_testing.h"
 #include "tests/simt/stored_block.h"
 
@@ -116,10 +118,37 @@ class MatvecProblem {
   template <class Args>
   std::string check_gemm(void (*kernel)(Args), std::int32_t shared_bytes, bool reversed = false) {
     const auto x_rows = static_cast<std::int32_t>(shape_.x_rows);
-    return check(kernel, {.blocks = static_cast<std::uint32_t>(cuda::gemm_blocks(rows(), x_rows)),
+    const auto items = static_cast<std::int32_t>(routing_.items.size());
+    const std::int32_t blocks = cuda::gemm_blocks(rows(), x_rows, items);
+    return check(kernel, {.blocks = static_cast<std::uint32_t>(blocks),
                           .threads = cuda::kGemmThreads,
                           .shared_bytes = static_cast<std::size_t>(shared_bytes),
                           .reversed = reversed});
+  }
+
+  // The rows are 32 of one matrix and 32 of another in turn: gated.cuh.
+  template <class Args>
+  std::string check_gated(void (*kernel)(Args), std::int32_t shared_bytes, bool gelu,
+                          bool reversed = false) {
+    const std::size_t width = shape_.rows / 2;
+    Buffer q("q", shape_.x_rows * width);
+    Buffer scale("scale", shape_.x_rows * width / 8);
+    Buffer sum("sum", shape_.x_rows * width / 8);
+    Args args = {};
+    fill(args.product);
+    args.product.rows = rows() / 2;
+    point(args.out.q, q);
+    point(args.out.scale, scale);
+    point(args.out.sum, sum);
+    args.gelu = gelu;
+    const auto items = static_cast<std::int32_t>(routing_.items.size());
+    const Shape grid = {
+        .blocks = static_cast<std::uint32_t>(cuda::matvec_blocks(args.product.rows, items)),
+        .threads = cuda::kMatvecThreads,
+        .shared_bytes = static_cast<std::size_t>(shared_bytes),
+        .reversed = reversed};
+    if (std::string fault = run(grid, [&] { kernel(args); }); !fault.empty()) return fault;
+    return compare_gated(q, scale, sum, gelu);
   }
 
  private:
@@ -257,20 +286,69 @@ class MatvecProblem {
     const std::size_t stride = shape_.rows + 3;
     Buffer out("out", (shape_.x_rows * stride) * sizeof(float));
     Args args = {};
+    fill(args);
+    point(args.out, out);
+    args.out_stride = static_cast<std::int64_t>(stride);
+    if (std::string fault = run(grid, [&] { kernel(args); }); !fault.empty()) return fault;
+    return compare(out, stride);
+  }
+
+  template <class Args>
+  void fill(Args& args) {
     point(args.weights, weights_);
     point(args.x.q, x_);
     point(args.x.scale, x_scale_);
     point(args.x.sum, x_sum_);
-    point(args.out, out);
-    args.out_stride = static_cast<std::int64_t>(stride);
     args.rows = rows();
     args.cols = static_cast<std::int32_t>(shape_.cols);
     args.x_rows = items_ == nullptr ? static_cast<std::int32_t>(shape_.x_rows) : most_rows_;
     if (items_ != nullptr) point(args.items, *items_);
     if (x_row_ != nullptr) point(args.x_row, *x_row_);
     args.expert_bytes = static_cast<std::int64_t>(matrix_bytes_);
-    if (std::string fault = run(grid, [&] { kernel(args); }); !fault.empty()) return fault;
-    return compare(out, stride);
+  }
+
+  // What is expected of a row, and whether its activation is that of the CPU, codes and all.
+  std::string compare_gated(const Buffer& q, const Buffer& scale, const Buffer& sum,
+                            bool gelu) const {
+    const cpu::Kernels& generic = *cpu::find_kernels("generic");
+    const std::size_t width = shape_.rows / 2;
+    std::size_t taken = 0;
+    for (std::uint32_t x_row = 0; x_row < shape_.x_rows; ++x_row) {
+      if (!ways_[x_row].taken) continue;
+      ++taken;
+      for (std::uint32_t first = 0; first < width; first += 32) {
+        const float* gate = &expected_[std::size_t{x_row} * shape_.rows + std::size_t{2} * first];
+        float value[32];
+        (gelu ? generic.gelu_mul : generic.silu_mul)(gate, gate + 32, 32, value);
+        std::int8_t codes[32];
+        const float wanted = cpu::generic_quantize_group(value, 32, codes);
+        const std::size_t group = (x_row * width + first) / 32;
+        if (q.first_unwritten(32 * group, 32 * group + 32) ||
+            scale.first_unwritten(4 * group, 4 * group + 4) ||
+            sum.first_unwritten(4 * group, 4 * group + 4)) {
+          return fmt::format("group {} is left unwritten", group);
+        }
+        const auto found = scale.read<float>(group);
+        const bool both_nan = std::isnan(found) && std::isnan(wanted);
+        if (float_bits(found) != float_bits(wanted) && !both_nan) {
+          return fmt::format("scale of group {} is {}, not {}", group, found, wanted);
+        }
+        std::int16_t sums[2] = {};
+        for (std::size_t i = 0; i < 32; ++i) {
+          sums[i / 16] = static_cast<std::int16_t>(sums[i / 16] + codes[i]);
+          if (q.read<std::int8_t>(32 * group + i) != codes[i]) {
+            return fmt::format("code {} of group {} is {}, not {}", i, group,
+                               q.read<std::int8_t>(32 * group + i), codes[i]);
+          }
+        }
+        if (sum.read<std::int16_t>(2 * group) != sums[0] ||
+            sum.read<std::int16_t>(2 * group + 1) != sums[1]) {
+          return fmt::format("sums of group {} are wrong", group);
+        }
+      }
+    }
+    if (q.written_bytes() != taken * width) return "writes more than the results";
+    return {};
   }
 
   std::string compare(const Buffer& out, std::size_t stride) const {

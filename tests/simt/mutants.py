@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 FILES = ["../arguments.h", "quantize.cuh", "tile_codes.cuh", "tile_sums.cuh", "matvec.cuh", "matvec_dp4a.cuh",
-         "matvec_mma.cuh", "gemm.cuh"]
+         "matvec_mma.cuh", "gated.cuh", "gemm.cuh"]
 
 # (name, the Check of simt_faults_test.cpp that must catch it, what is wrong, source, replacement)
 FAULTS = [
@@ -22,9 +22,9 @@ FAULTS = [
     ("missing_ring_barrier", "Matvec", "partial sums are written while other warps still read their rings",
      "  simt::sync_threads();  // all rings are through: their memory takes the partial sums\n", ""),
     ("missing_arrival_sync", "Matvec", "lanes read a stage without waiting for the copies of others",
-     "    simt::sync_warp();  // everyone's copies are there\n", ""),
+     "      simt::sync_warp();  // everyone's copies are there\n", ""),
     ("missing_refill_sync", "Matvec", "a stage is filled anew while other lanes still read it",
-     "    simt::sync_warp();  // everyone has read the stage\n", ""),
+     "      simt::sync_warp();  // everyone has read the stage\n", ""),
     ("wait_for_too_few", "Matvec", "one group of copies too many may still be under way",
      "simt::wait_async<kStages - 1>()", "simt::wait_async<kStages>()"),
     ("wrong_row_tail", "Matvec", "rows past the matrix's last one are written",
@@ -38,14 +38,14 @@ FAULTS = [
     ("lost_last_block", "Matvec", "the last block of each segment is left out",
      "block < end; ++block", "block < end - 1; ++block"),
     ("offset_of_32_bits", "FarTile", "the offset of a tile wraps",
-     "const std::int64_t offset = tile * tile_bytes<Tiles>(args.cols / kBlockCols);",
+     "const std::int64_t offset = kTiles * tile * tile_bytes<Tiles>(args.cols / kBlockCols);",
      "const std::int64_t offset = static_cast<std::int32_t>(\n"
      "      static_cast<std::uint32_t>(tile * tile_bytes<Tiles>(args.cols / kBlockCols)));"),
     ("wrong_fragment_lane", "Matvec", "the words of a fragment change places",
      "{low[2 * m], low[2 * m + 1], high[2 * m], high[2 * m + 1]}, x.b",
      "{low[2 * m], high[2 * m], low[2 * m + 1], high[2 * m + 1]}, x.b"),
     ("wrong_result_lane", "Matvec", "results of the tensor cores are taken for those of the neighbouring lane",
-     "8 * n + 2 * t + i % 2, 16 * m + g", "8 * n + 2 * (t ^ 1) + i % 2, 16 * m + g"),
+     "(segment, 8 * n + 2 * t + i % 2,", "(segment, 8 * n + 2 * (t ^ 1) + i % 2,"),
     ("wrong_scale_row", "Matvec", "scales of the wrong rows",
      "load_scales<Tiles>(stage + Layout::kRecord, 4 * g, header)",
      "load_scales<Tiles>(stage + Layout::kRecord, 4 * (g ^ 1), header)"),
@@ -79,12 +79,24 @@ FAULTS = [
     ("first_expert_only", "Experts", "all items go through the first expert",
      "work.tile = work.tile + simt::load(item) * args.expert_bytes;", ""),
     ("rows_not_chosen", "Experts", "activation rows are those of the results",
-     "source = simt::load(args.x_row + source)", "source += 0"),
+     "copies_x && inside) source = simt::load(args.x_row + source)", "copies_x && inside) source += 0"),
     ("item_too_long", "Experts", "an item writes as many rows as the kernel can do",
      " || x_row >= work.count) continue", ") continue"),
     ("item_of_none", "Experts", "an item without rows does those of the first",
      "    work.count = simt::load(item + 2);\n",
      "    work.count = simt::load(item + 2);\n    if (work.count == 0) work.count = 1;\n"),
+
+    ("gated_missing_barrier", "Gated", "sums are read before all warps have written theirs",
+     "  simt::sync_threads();  // the sums of all segments are there\n", ""),
+    ("gated_same_tile", "Gated", "the second matrix is the first one again",
+     "second ? work.tile + tile_bytes<Tiles>(blocks) : work.tile", "work.tile"),
+    ("gated_late_tile", "Gated", "the second matrix begins a block late",
+     "copy_weights<Tiles>(tile, first + (second ? i - each : i), first, stage);",
+     "copy_weights<Tiles>(tile, first + (second ? i - each + (i - each + 1 < each ? 1 : 0) : i), first, stage);"),
+    ("gated_swapped", "Gated", "gate and up change places", "kTileRows * tile + lane)", "kTileRows * (kTiles - 1 - tile) + lane)"),
+    ("gated_next_row", "Gated", "results go to the wrong group", "row * args.product.rows + work.first_row + lane, args.out",
+     "row * args.product.rows + (work.first_row ^ 32) + lane, args.out"),
+    ("gated_lost_rows", "Gated", "rows past the eighth are not done", "x_row += kSegments)", "x_row += 2 * kSegments)"),
 
     ("gemm_missing_barrier", "Gemm", "warps do not wait for each other's copies",
      "    simt::sync_threads();  // everyone's copies are there, and the stage before has been read\n", ""),
@@ -93,9 +105,9 @@ FAULTS = [
     ("gemm_wrong_slot", "Gemm", "the stage that is filled is the one that is read",
      "ring + (slot > 0 ? slot - 1 : kStages - 1) * Layout::kBytes", "ring + slot * Layout::kBytes"),
     ("gemm_wrong_row_tail", "Gemm", "rows past the matrix's last one are written",
-     "if (r < args.rows && c < count) {", "if (c < count) {"),
+     "if (r < args.rows && c < work.count) {", "if (c < work.count) {"),
     ("gemm_wrong_x_tail", "Gemm", "activation rows past the last one are read",
-     "thread / 2 < count, block,", "thread / 2 <= count, block,"),
+     "const bool inside = thread / 2 < work.count;", "const bool inside = thread / 2 <= work.count;"),
     ("gemm_missing_tile", "Gemm", "warps past the last tile read weights all the same",
      "if (has_tile) copy_weights", "copy_weights"),
     ("gemm_one_segment", "Gemm", "blocks are summed without regard to segments",
@@ -105,7 +117,11 @@ FAULTS = [
     ("gemm_swapped_rows", "Gemm", "results of both halves of a fragment change places",
      "const std::int32_t r = row + 8 * (i / 2);", "const std::int32_t r = row + 8 * (i / 2 ^ 1);"),
     ("gemm_wrong_tile", "Gemm", "blocks of the grid take each other's tiles",
-     "grid_block / x_groups * kGemmTiles", "grid_block % x_groups * kGemmTiles"),
+     "args.x_rows - first_x, block / x_groups}", "args.x_rows - first_x, block % x_groups}"),
+    ("gemm_first_expert_only", "GemmExperts", "all items go through the first expert",
+     "return {simt::load(item) * args.expert_bytes,", "return {0,"),
+    ("gemm_rows_not_chosen", "GemmExperts", "activation rows are those of the results",
+     "simt::is_null(args.x_row)) source = simt::load(args.x_row + source)", "simt::is_null(args.x_row)) source += 0"),
 ]
 
 

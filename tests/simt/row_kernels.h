@@ -18,12 +18,15 @@ struct RowKernels {
   void (*route)(cuda::ExpertArgs);
   void (*order)(cuda::ExpertArgs);
   void (*sum)(cuda::ExpertSumArgs);
+  void (*in_chunks)(cuda::TopLogitsArgs);
+  void (*of_chunks)(cuda::TopLogitsArgs);
 };
 
-#define ROW_KERNELS(name, what, space)                                                      \
-  {                                                                                         \
-    name, what, space::add_and_normalise, space::activate, space::softcap_logits,           \
-        space::matvec_float, space::route_experts, space::order_experts, space::sum_experts \
+#define ROW_KERNELS(name, what, space)                                                       \
+  {                                                                                          \
+    name, what, space::add_and_normalise, space::activate, space::softcap_logits,            \
+        space::matvec_float, space::route_experts, space::order_experts, space::sum_experts, \
+        space::select_in_chunks, space::select_of_chunks                                     \
   }
 
 extern const std::vector<RowKernels> kFaultyRowKernels;

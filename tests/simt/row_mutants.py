@@ -12,7 +12,7 @@ from pathlib import Path
 from mutants import copies, write
 
 FILES = ["quantize.cuh", "rows.cuh", "norm.cuh", "activate.cuh", "softcap.cuh", "matvec_float.cuh",
-         "experts.cuh"]
+         "experts.cuh", "top_logits.cuh"]
 
 # (name, what is wrong, source, replacement)
 FAULTS = [
@@ -75,6 +75,17 @@ FAULTS = [
     ("items_too_long", "a rest of one row is added to the item before",
      "for (std::uint32_t at = begin; at < place; at += item_rows, ++item)",
      "for (std::uint32_t at = begin; at + 1 < place; at += item_rows, ++item)"),
+    # top_logits.cuh
+    ("missing_select_barrier", "counts of warps are read without a barrier",
+     "  simt::sync_threads();  // all warps have counted\n", ""),
+    ("one_set_of_counts", "a count is written while other warps still read the last one",
+     "turn % 2 * kRowWarps", "turn % 1 * kRowWarps"),
+    ("select_by_bits", "negative logits are ordered by their bits", "bits >> 31 != 0 ? ~bits : bits | 0x80000000u",
+     "bits ^ 0x80000000u"),
+    ("equals_from_each", "equal logits are taken from each thread", "room > equal_before ? room - equal_before : 0", "room + 0 * equal_before"),
+    ("lost_lowest_bit", "the last bit of a key is not looked at", "bit >= 0; --bit", "bit > 0; --bit"),
+    ("unread_tail", "a logit past the end of the row is read", "own + i + j < args.cols ?", "own + i + j <= args.cols ?"),
+    ("unfilled_parts", "places without a logit are left as they are", "i = n + thread; i < args.count", "i = n + thread; i < n"),
     ("fused_sum", "one fused operation instead of a multiplication and an addition",
      "sum.x[i] += weight * x.x[i];", "sum.x[i] = simt::fma(weight, x.x[i], sum.x[i]);"),
 ]

@@ -92,7 +92,7 @@ Result<PassTraffic> CpuBackend::forward(std::span<const BatchRow> rows, const Kv
   if (layers.last < spec.layers) return traffic;
   const bool any = std::any_of(rows.begin(), rows.end(), [](const auto& r) { return r.logits; });
   if (any) {
-    traffic.add(logits(pass, io.logits));  // [wanted, vocabulary]
+    traffic.add(logits(pass, io.logits.whole));  // [wanted, vocabulary]
   }
   if (cancelled(io.cancel)) return make_error(ErrorCode::kInterrupted, "interrupted");
   return traffic;

@@ -110,14 +110,35 @@ std::uint64_t Sampler::random_bits(RandomUse use) const {
   return sluice::random_bits(params_.seed, stream_, position(), static_cast<std::uint32_t>(use));
 }
 
-std::span<const float> Sampler::adjust(std::span<const float> logits) {
+std::size_t Sampler::top_needed(std::size_t more) const {
+  const SamplingParams& p = params_;
+  const bool cuts = p.top_k > 0 && static_cast<std::size_t>(p.top_k) < vocab_size_;
+  if (mirostat() || dry_.enabled() || (!greedy() && !cuts)) return 0;
+  // A token that is made less likely makes room for one that follows; one that is made likelier may
+  // come from anywhere.
+  const bool raises = p.repeat_penalty < 1 || p.presence_penalty < 0 || p.frequency_penalty < 0;
+  if (raises && penalty_window(p) != 0) return 0;
+  for (const LogitBias& bias : biases_) {
+    if (!(bias.bias <= 0)) return 0;
+  }
+  const std::size_t lowered =
+      biases_.size() + (penalty_window(p) != 0 ? history_.counts().size() + more : 0);
+  return (greedy() ? 1 : static_cast<std::size_t>(p.top_k)) + lowered;
+}
+
+std::span<const float> Sampler::adjust(const LogitRow& row) {
+  const std::span<const float> logits = row.logits;
   const std::span<const TokenCount> counts = history_.counts();
   const std::span<const DryPenalty::Repeat> repeats = dry_.repeats(history_.tokens());
   if (biases_.empty() && counts.empty() && repeats.empty()) return logits;
 
   adjusted_.assign(logits.begin(), logits.end());
+  float unseen = 0;  // of a token that is not in the row, which nobody reads
   const auto logit_of = [&](std::int32_t token) -> float& {
-    return adjusted_[static_cast<std::size_t>(token)];
+    if (row.ids == nullptr) return adjusted_[static_cast<std::size_t>(token)];
+    const std::int32_t* end = row.ids + logits.size();
+    const std::int32_t* at = std::lower_bound(row.ids, end, token);
+    return at != end && *at == token ? adjusted_[static_cast<std::size_t>(at - row.ids)] : unseen;
   };
   for (const LogitBias& bias : biases_) {
     float& logit = logit_of(bias.token);
@@ -196,18 +217,20 @@ void Sampler::normalise(const CandidateList& list, Distribution& out) {
   out.probabilities.resize(kept);
 }
 
-Status Sampler::distribution(std::span<const float> logits, Distribution& out) {
-  if (logits.size() != vocab_size_) {
-    return failed("got {} logits for position {}; expected {}, the size of the vocabulary",
-                  logits.size(), position(), vocab_size_);
+Status Sampler::distribution(const LogitRow& row, Distribution& out) {
+  const std::size_t given = row.logits.size();
+  if (row.ids == nullptr ? given != vocab_size_ : given == 0 || given > vocab_size_) {
+    return failed("got {} logits for position {}; expected {}, the size of the vocabulary", given,
+                  position(), vocab_size_);
   }
-  const std::span<const float> adjusted = adjust(logits);
+  const std::span<const float> adjusted = adjust(row);
   const ScanResult scan = passes_->scan(adjusted.data(), adjusted.size(), block_max_.data());
   if (scan.has_nan || !std::isfinite(scan.max)) return unusable_logits(adjusted, position());
 
-  const Pool vocabulary{adjusted, nullptr, block_max_, scan.max};
+  const Pool vocabulary{adjusted, row.ids,
+                        std::span(block_max_).first(scan_blocks(adjusted.size())), scan.max};
   if (greedy()) {
-    out.ids.assign(1, static_cast<std::int32_t>(Selector::best(vocabulary)));
+    out.ids.assign(1, vocabulary.id(Selector::best(vocabulary)));
     out.probabilities.assign(1, 1.0);
   } else {
     filter(vocabulary, lists_[0]);
@@ -220,8 +243,8 @@ Status Sampler::distribution(std::span<const float> logits, Distribution& out) {
   return {};
 }
 
-Result<TokenChoice> Sampler::sample(std::span<const float> logits) {
-  SLUICE_RETURN_IF_ERROR(distribution(logits, sampled_));
+Result<TokenChoice> Sampler::sample(const LogitRow& row) {
+  SLUICE_RETURN_IF_ERROR(distribution(row, sampled_));
   const std::size_t i = draw_race(sampled_, random_bits(RandomUse::kToken));
   return TokenChoice{sampled_.ids[i], sampled_.probabilities[i], sampled_.size()};
 }

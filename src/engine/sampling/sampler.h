@@ -10,6 +10,7 @@
 #include "src/engine/sampling/distribution.h"
 #include "src/engine/sampling/dry.h"
 #include "src/engine/sampling/history.h"
+#include "src/engine/sampling/logit_row.h"
 #include "src/engine/sampling/params.h"
 #include "src/engine/sampling/select.h"
 #include "src/engine/sampling/state.h"
@@ -57,13 +58,17 @@ class Sampler {
   std::span<const std::int32_t> history() const { return history_.tokens(); }
 
   // The distribution of the next token after the whole chain; one token of probability 1 at
-  // temperature 0. logits: (vocab_size). Errors (kFailed), with position and counts: another
-  // number of logits, NaN or +inf anywhere, nothing above -inf. Tokens of logit -inf are never
-  // candidates.
-  Status distribution(std::span<const float> logits, Distribution& out);
+  // temperature 0. row: (vocab_size), or at least the top_needed() largest. Errors (kFailed), with
+  // position and counts: another number of logits, NaN or +inf anywhere, nothing above -inf. Tokens
+  // of logit -inf are never candidates.
+  Status distribution(const LogitRow& row, Distribution& out);
 
   // distribution() and one draw from it. Does not accept the token.
-  Result<TokenChoice> sample(std::span<const float> logits);
+  Result<TokenChoice> sample(const LogitRow& row);
+
+  // How many of the largest logits (of equal ones those of the lower ids) give what all of them
+  // would give, now and after up to `more` further tokens; 0: all are needed.
+  std::size_t top_needed(std::size_t more) const;
 
   // The 64 random bits of this sequence for the next position.
   std::uint64_t random_bits(RandomUse use) const;
@@ -82,8 +87,8 @@ class Sampler {
 
   bool mirostat() const { return params_.mirostat == 2; }
   void push(std::int32_t token);
-  // Bias and penalties. Returns `logits` itself, or the changed copy in adjusted_.
-  std::span<const float> adjust(std::span<const float> logits);
+  // Bias and penalties. Returns the row's logits themselves, or the changed copy in adjusted_.
+  std::span<const float> adjust(const LogitRow& row);
   // The filters of the chain; the list is what is left.
   void filter(const Pool& vocabulary, CandidateList& list);
   // Softmax of the list at the temperature.

@@ -13,7 +13,12 @@ constexpr std::uint32_t kLatencyRows = 64;  // of a pass under SchedulePolicy::k
 }  // namespace
 
 Scheduler::Impl::Impl(Engine& engine, const SchedulerOptions& options)
-    : engine_(engine), kv_(engine.kv()), options_(options), tree_(engine.kv()) {
+    : engine_(engine),
+      kv_(engine.kv()),
+      options_(options),
+      tree_(engine.kv()),
+      logits_(engine.backend().max_logits(), engine.spec().vocabulary,
+              static_cast<std::size_t>(engine.tokenizer().vocab_size())) {
   const Backend& backend = engine.backend();
   options_.slots = std::clamp(options.slots, 1u, backend.max_logits());
   if (options_.step_tokens == 0) {
@@ -22,7 +27,6 @@ Scheduler::Impl::Impl(Engine& engine, const SchedulerOptions& options)
   }
   options_.step_tokens = std::clamp(options_.step_tokens, options_.slots,
                                     std::max(options_.slots, backend.max_rows()));
-  logits_.resize(std::size_t{backend.max_logits()} * engine.spec().vocabulary);
   stats_.blocks_total = kv_.total_blocks();
 }
 
@@ -40,7 +44,8 @@ Result<std::vector<Finished>> Scheduler::Impl::step(const std::atomic<bool>* can
 
 Status Scheduler::Impl::run(const std::atomic<bool>* cancel) {
   const auto start = std::chrono::steady_clock::now();
-  SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic, engine_.run(rows_, logits_, cancel));
+  SLUICE_ASSIGN_OR_RETURN(const PassTraffic traffic,
+                          engine_.run(rows_, logits_.out(wanted_, top_needed()), cancel));
   const double ms = ms_since(start);
   ++stats_.passes;
   stats_.rows += rows_.size();
@@ -63,6 +68,17 @@ Status Scheduler::Impl::run(const std::atomic<bool>* cancel) {
   return {};
 }
 
+std::size_t Scheduler::Impl::top_needed() const {
+  std::size_t most = 0;
+  for (const auto& slot : running_) {
+    if (slot->logits == Slot::kNoLogits) continue;
+    const std::size_t top = slot->generation->top_needed();
+    if (top == 0) return 0;
+    most = std::max(most, top);
+  }
+  return most <= engine_.backend().most_top_logits() ? most : 0;
+}
+
 Status Scheduler::Impl::prompt_ran(Slot& slot) {
   const std::size_t length = kv_.length(slot.sequence);
   const std::size_t total = slot.needed().size();
@@ -83,7 +99,7 @@ Status Scheduler::Impl::prompt_ran(Slot& slot) {
   SLUICE_RETURN_IF_ERROR(slot.generation->prompt_done(slot.shared));
   if (slot.generation->ended()) return {};
   ++stats_.decode_tokens;
-  return slot.generation->advance(logits_of(slot), {});
+  return slot.generation->advance(logits_, slot.logits, {});
 }
 
 Status Scheduler::Impl::decoded(Slot& slot, double ms, const PassTraffic& traffic) {
@@ -91,7 +107,7 @@ Status Scheduler::Impl::decoded(Slot& slot, double ms, const PassTraffic& traffi
   const auto share = [&](std::uint64_t bytes) { return bytes * slot.rows / rows_.size(); };
   slot.generation->pass_done(ms, {share(traffic.weight_bytes), share(traffic.kv_bytes)});
   const auto length = static_cast<std::uint32_t>(slot.generation->held());
-  SLUICE_RETURN_IF_ERROR(slot.generation->advance(logits_of(slot), {}));
+  SLUICE_RETURN_IF_ERROR(slot.generation->advance(logits_, slot.logits, {}));
   const std::span<const std::uint32_t> path = slot.generation->path();
   kv_.truncate(slot.sequence, length + static_cast<std::uint32_t>(path.size()));
   stats_.decode_tokens += path.size();

@@ -49,14 +49,13 @@ class Scheduler::Impl {
   Status add_rows(Slot& slot, std::span<const std::int32_t> tokens, std::size_t length,
                   std::size_t logits);
   Error no_room() const;
+  // How many of the largest logits of a row are enough for all sequences of the pass; 0: all.
+  std::size_t top_needed() const;
   Status run(const std::atomic<bool>* cancel);
   Status prompt_ran(Slot& slot);
   Status decoded(Slot& slot, double ms, const PassTraffic& traffic);
   void retire(Slot& slot, const Status& status);
   void update_stats();
-  std::span<const float> logits_of(const Slot& slot) const {
-    return std::span(logits_).subspan(slot.logits * engine_.spec().vocabulary);
-  }
   std::uint32_t blocks_for(std::size_t tokens) const {
     const std::uint32_t size = kv_.block_tokens();
     return static_cast<std::uint32_t>((tokens + size - 1) / size);
@@ -79,8 +78,8 @@ class Scheduler::Impl {
 
   // The pass that is made.
   std::vector<BatchRow> rows_;
-  std::size_t wanted_ = 0;     // rows with logits
-  std::vector<float> logits_;  // [max_logits, vocabulary]
+  std::size_t wanted_ = 0;  // rows with logits
+  LogitRows logits_;
 };
 
 }  // namespace sluice
