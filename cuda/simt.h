@@ -18,6 +18,10 @@
 //                             runs (programmatic dependent launch); until this has returned it
 //                             may only read what no kernel writes. Lets the next one begin.
 //   sync_threads(), sync_warp(mask)
+//   arrive_last(counter, n)   for all threads of a block: whether it is the last of n blocks of the
+//                             grid to come here with this counter, a word that is 0 before and
+//                             after. It sees what the other blocks wrote before they came; nothing
+//                             else orders blocks of a grid.
 //   shuffle_xor(mask, v, lanes), shuffle(mask, v, lane), ballot(mask, condition)
 //   dp4a(a, b, c)             c + the four products of signed bytes
 //   byte_permute(a, b, s)     byte i is number n of the eight bytes of a (0-3) and b (4-7), where

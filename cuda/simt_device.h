@@ -58,6 +58,20 @@ SIMT_DEVICE void wait_for_previous() {
 }
 
 SIMT_DEVICE void sync_threads() { __syncthreads(); }
+// What the block's threads wrote comes before the first thread's fence by the barrier, and so
+// before its addition; what the last block reads comes after its fence in the same way ("Memory
+// Consistency Model", causality order).
+SIMT_DEVICE bool arrive_last(Global<std::uint32_t> counter, std::uint32_t count) {
+  __syncthreads();
+  bool last = false;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = atomicAdd(counter, 1u) == count - 1;
+    if (last) *counter = 0;
+    __threadfence();
+  }
+  return __syncthreads_or(last ? 1 : 0) != 0;
+}
 SIMT_DEVICE void sync_warp(std::uint32_t mask = kAllLanes) { __syncwarp(mask); }
 SIMT_DEVICE std::uint32_t shuffle_xor(std::uint32_t mask, std::uint32_t value,
                                       std::uint32_t lanes) {

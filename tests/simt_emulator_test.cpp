@@ -1,6 +1,7 @@
 // The emulator of GPU code itself: what the primitives compute, and that each of its checks fires.
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -411,6 +412,71 @@ TEST_CASE("copies fill with zeros, check their source and must be waited for") {
                     if (thread_index() == 0) copy_async_16(shared_words(), from + 0, 16);
                   }),
               {"race", "thread 1 read", "thread 0 writes"});
+}
+
+// -- Blocks of a grid ----------------------------------------------------------------------------
+
+// Four blocks write a word each; `reader` runs in each afterwards.
+std::string after_writes(Buffer& words, Buffer& counter,
+                         const std::function<void(Global<std::uint32_t>)>& reader) {
+  const std::uint32_t zero = 0;
+  counter.write(0, &zero, 4);
+  return run({.blocks = 4, .threads = 64}, [&] {
+    const Global<std::uint32_t> at = words.pointer<std::uint32_t>();
+    if (thread_index() == 40) store(at + block_index(), 10 + block_index());
+    reader(at);
+  });
+}
+
+TEST_CASE("the last block to arrive sees what the others wrote") {
+  Buffer words("words", 16);
+  Buffer counter("counter", 4);
+  Buffer sum("sum", 4);
+  for (int round = 0; round < 2; ++round) {  // the counter is 0 again afterwards
+    CHECK(after_writes(words, counter, [&](Global<std::uint32_t> at) {
+            if (!arrive_last(counter.pointer<std::uint32_t>(), 4) || thread_index() != 3) return;
+            std::uint32_t all = 0;
+            for (int i = 0; i < 4; ++i) all += load(at + i);
+            store(sum.pointer<std::uint32_t>(), all);
+          }) == "");
+    CHECK(sum.read<std::uint32_t>(0) == 46);
+  }
+}
+
+TEST_CASE(
+    "blocks that read or write what others of their grid wrote are at fault without arrival") {
+  Buffer words("words", 16);
+  Buffer counter("counter", 4);
+  check_fault(after_writes(words, counter,
+                           [&](Global<std::uint32_t> at) {
+                             if (block_index() == 2 && thread_index() == 0) load(at + 1);
+                           }),
+              {"block 2", "read of byte 4 of buffer 'words'", "another block", "no order"});
+  check_fault(after_writes(words, counter,
+                           [&](Global<std::uint32_t> at) {
+                             if (thread_index() == 0) store(at, 1u);
+                           }),
+              {"write of byte 0 of buffer 'words'", "another block"});
+  // Not the last one, and what was written after an arrival.
+  check_fault(after_writes(words, counter,
+                           [&](Global<std::uint32_t> at) {
+                             arrive_last(counter.pointer<std::uint32_t>(), 4);
+                             if (block_index() == 1 && thread_index() == 0) load(at);
+                           }),
+              {"block 1", "read of byte 0", "no order"});
+  check_fault(after_writes(words, counter,
+                           [&](Global<std::uint32_t> at) {
+                             const bool last = arrive_last(counter.pointer<std::uint32_t>(), 4);
+                             if (thread_index() != 0) return;
+                             store(at + block_index(), 1u);
+                             if (last) load(at);
+                           }),
+              {"block 3", "read of byte 0", "no order"});
+  // A counter that was not 0.
+  const std::uint32_t one = 1;
+  Buffer dirty("dirty", 4);
+  dirty.write(0, &one, 4);
+  check_fault(run({}, [&] { arrive_last(dirty.pointer<std::uint32_t>(), 1); }), {"dirty", "not 0"});
 }
 
 }  // namespace

@@ -11,6 +11,9 @@ namespace {
 
 Block* running_block = nullptr;  // kernels are plain functions: this is how they find their block
 
+// Of writes to global memory. 0: never written; 1: by the host.
+std::uint32_t last_write_number = 1;
+
 struct FaultFound {};  // unwinds the stack of the thread at fault
 
 }  // namespace
@@ -48,6 +51,7 @@ Block::Block(const Shape& shape, const std::function<void()>& kernel, std::deque
 
 std::string Block::run_grid() {
   const std::uint32_t last = std::min(shape_.blocks, shape_.last_block);
+  first_of_grid_ = last_write_number + 1;
   for (block_index_ = shape_.first_block; block_index_ < last; ++block_index_) {
     if (std::string found = run_block(); !found.empty()) return found;
   }
@@ -57,6 +61,9 @@ std::string Block::run_grid() {
 std::string Block::run_block() {
   shared_.begin_block();
   ++epoch_;
+  first_of_block_ = write_number_ = ++last_write_number;
+  seen_.clear();
+  arrived_threads_ = 0;
   at_barrier_ = 0;
   done_ = 0;
   for (Gathering& gathering : gatherings_) gathering.waiting = 0;
@@ -169,6 +176,31 @@ void Block::sync_threads(const Site& site) {
   } else {
     release_barrier();
   }
+}
+
+bool Block::arrive_last(Buffer& counter, std::int64_t offset, std::uint32_t count,
+                        const Site& site) {
+  check_waited(counter, "arrives at", site);
+  sync_threads(site);
+  if (arrived_threads_++ == 0) {  // the first thread that comes out of the barrier
+    std::vector<std::uint32_t>& before = arrivals_[{&counter, offset}];
+    const std::uint32_t value = counter.add(offset, site);
+    if (value != before.size()) {
+      fault(site, fmt::format("arrives at byte {} of buffer '{}', which is {} and not 0 at first",
+                              offset, counter.name(), value - before.size()));
+    }
+    before.push_back(write_number_);
+    last_ = before.size() == count;
+    if (last_) {
+      seen_.insert(before.begin(), before.end());
+      before.clear();
+      counter.reset(offset);
+    }
+    write_number_ = ++last_write_number;
+  }
+  sync_threads(site);
+  arrived_threads_ = 0;
+  return last_;
 }
 
 void Block::release_barrier() {

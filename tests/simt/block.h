@@ -8,9 +8,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/simt/fiber.h"
@@ -72,6 +75,13 @@ class Block {
   const Accessor& accessor() const { return current_->who; }
   SharedMemory& shared() { return shared_; }
   void sync_threads(const Site& site);
+  bool arrive_last(Buffer& counter, std::int64_t offset, std::uint32_t count, const Site& site);
+  // Numbers of writes to global memory: one for all that a block writes up to an arrival.
+  std::uint32_t write_number() const { return write_number_; }
+  // Whether what bears this number is from another block of this grid, with no order between.
+  bool is_unordered(std::uint32_t number) const {
+    return number >= first_of_grid_ && number < first_of_block_ && seen_.count(number) == 0;
+  }
   std::array<std::uint32_t, 4> meet(const Meeting& meeting);
   void copy_async(std::int64_t to, const Buffer& from, std::int64_t offset, std::size_t size,
                   std::uint32_t bytes, const Site& site);
@@ -137,6 +147,14 @@ class Block {
   const Thread* first_at_barrier_ = nullptr;
   std::uint32_t done_ = 0;
   std::string fault_;
+  std::uint32_t write_number_ = 0;
+  std::uint32_t first_of_grid_ = 0;    // numbers below are from kernels before, or the host
+  std::uint32_t first_of_block_ = 0;   // from here on they are the running block's
+  std::set<std::uint32_t> seen_;       // of other blocks: those that came before an arrival
+  bool last_ = false;                  // the running block's latest arrival was the last one
+  std::uint32_t arrived_threads_ = 0;  // of the running block, at its latest arrival
+  // The numbers with which blocks came, by counter.
+  std::map<std::pair<const Buffer*, std::int64_t>, std::vector<std::uint32_t>> arrivals_;
 };
 
 std::string_view name_of(WarpOperation operation);

@@ -92,6 +92,11 @@ inline void wait_for_previous() { Block::running().wait_for_previous(); }
 inline void sync_threads(const Site& site = Site::current()) {
   Block::running().sync_threads(site);
 }
+inline bool arrive_last(Global<std::uint32_t> counter, std::uint32_t count,
+                        const Site& site = Site::current()) {
+  if (counter.buffer() == nullptr) fault(site, "arrives at a null pointer");
+  return Block::running().arrive_last(*counter.buffer(), counter.offset(), count, site);
+}
 inline void sync_warp(std::uint32_t mask = kAllLanes, const Site& site = Site::current()) {
   Block::running().meet({.operation = WarpOperation::kSyncWarp, .mask = mask, .site = site});
 }

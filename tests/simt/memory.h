@@ -1,5 +1,5 @@
-// Global memory of the emulator: buffers that know their bounds and which of their bytes have ever
-// been written.
+// Global memory of the emulator: buffers that know their bounds, which of their bytes have ever
+// been written, and by which block of threads.
 #pragma once
 
 #include <cstddef>
@@ -68,14 +68,18 @@ class Buffer {
   // Kernel side; a fault of the running thread when the access is not allowed.
   void device_read(std::int64_t offset, void* to, std::size_t bytes, const Site& site) const;
   void device_write(std::int64_t offset, const void* from, std::size_t bytes, const Site& site);
+  // Adds 1 to a word, as one operation for all blocks of a grid; what it was before. And sets it 0.
+  std::uint32_t add(std::int64_t offset, const Site& site);
+  void reset(std::int64_t offset);
 
  private:
+  void check_order(std::size_t begin, std::size_t bytes, const char* what, const Site& site) const;
   void check(std::int64_t offset, std::size_t bytes, const char* what, const Site& site) const;
 
   std::string name_;
   std::size_t size_;
   std::byte* data_;
-  std::uint8_t* written_;  // one flag a byte
+  std::uint32_t* written_;  // of each byte, the number of its last write (Block::write_number)
   bool kernels_write_ = false;
 };
 
