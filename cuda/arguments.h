@@ -196,8 +196,8 @@ struct OutlierArgs {
   std::int32_t most;
 };
 
-// kernels/rope.cuh: biases, norms and rotation of queries and keys; queries quantized, keys and
-// values quantized into the cache.
+// kernels/rope.cuh: biases, norms and rotation of queries and keys; queries as the kind of pages
+// (cuda/kv_pages.h) wants them, quantized or as floats; keys and values into the cache.
 struct RopeArgs {
   Global<const float> qkv;                // [R][(heads + 2 kv_heads) * head_dim]
   Global<const float> bias;               // [(heads + 2 kv_heads) * head_dim] or null
@@ -207,8 +207,9 @@ struct RopeArgs {
   Global<const float> sine;               // [R][rope_dims / 2]
   Global<const std::int32_t> position;    // [R]
   Global<const std::uint32_t> row_block;  // [R]: the cache's block with the row's position
-  Global<std::int8_t> q;                  // [R][heads][padded_dim]
-  Global<float> q_scale;                  // [R][heads][padded_dim / 32]
+  Global<std::int8_t> q;                  // [R][heads][padded_dim], Int8Pages
+  Global<float> q_scale;                  // [R][heads][padded_dim / 32], Int8Pages
+  Global<float> q_floats;                 // [R][heads][padded_dim], HalfPages
   Global<std::uint8_t> cache;             // this layer's blocks, cuda/kv_pages.h
   OutlierArgs outliers;
   std::int32_t rows;
@@ -238,8 +239,9 @@ struct AttentionRow {
 
 // kernels/attention.cuh: attention of query tiles over pieces of 256 tokens, and their merge.
 struct AttentionArgs {
-  Global<const std::int8_t> q;          // [R][heads][padded_dim]
-  Global<const float> q_scale;          // [R][heads][padded_dim / 32]
+  Global<const std::int8_t> q;          // [R][heads][padded_dim], Int8Pages
+  Global<const float> q_scale;          // [R][heads][padded_dim / 32], Int8Pages
+  Global<const float> q_floats;         // [R][heads][padded_dim], HalfPages
   Global<const std::uint8_t> cache;     // this layer's blocks
   Global<const std::uint32_t> blocks;   // block tables, one behind the other
   Global<const AttentionTile> tiles;    // [tiles]

@@ -6,6 +6,12 @@
 //   block  = | KV head 0 | KV head 1 | ...          head = | keys | values |
 //   keys   = | record of dimensions 0-31 | 32-63 | ...        (padded_dim / 32 of them)
 //   values = the same
+//
+// Dimensions from head_dim to padded_dim are zeros. There are kinds of pages, which differ in their
+// records of 32 tokens by 32 dimensions; kernels are templates over them.
+//
+// Int8Pages
+//
 //   record = | plane 0: 32 lanes x 16 bytes | plane 1 | 32 scales, f16: one a token |
 //
 // The 16 bytes of lane L = 4 g + t are what that lane of a warp needs as a fragment of mma m16n8k32
@@ -17,6 +23,13 @@
 // The order of a value's tokens is the one in which the scores' fragments have them: results c[0],
 // c[1] of a product of queries and keys belong to tokens 2 t and 2 t + 1 of eight, and two such
 // products make the four bytes of an operand.
+//
+// HalfPages: f16, 32 rows of 32 numbers, so that sums run along the rows of both
+//
+//   keys    [32 tokens][32 dimensions]
+//   values  [32 dimensions][32 tokens]
+//
+// Lane L loads 16 bytes at 512 h + 16 L: eight numbers of row 8 h + L / 4, from 8 (L % 4) on.
 #pragma once
 
 #include <cstdint>
@@ -27,31 +40,52 @@ namespace sluice::cuda {
 
 inline constexpr std::int32_t kPageTokens = 32;    // tokens in a block of the cache
 inline constexpr std::int32_t kPieceTokens = 256;  // tokens that share a softmax pass; fixed
-inline constexpr std::int32_t kPageScales = 1024;  // offset of the scales in a record
-inline constexpr std::int32_t kPageRecord = 1024 + 64;
 inline constexpr std::int32_t kMaxHeadDim = 256;
+
+struct Int8Pages {
+  static constexpr std::int32_t kScales = 1024;  // offset of the scales in a record
+  static constexpr std::int32_t kRecord = kScales + 64;
+};
+struct HalfPages {
+  static constexpr std::int32_t kRecord = 32 * 32 * 2;
+};
+enum class PageKind : std::uint8_t { kInt8, kF16 };
+// Calls visit(Int8Pages()) or whichever it is, and returns what it returns.
+template <class Visit>
+decltype(auto) visit_pages(PageKind kind, Visit&& visit) {
+  return kind == PageKind::kF16 ? visit(HalfPages()) : visit(Int8Pages());
+}
 
 SIMT_ANYWHERE std::int32_t page_groups(std::int32_t head_dim) { return (head_dim + 31) / 32; }
 // Bytes of a block: all KV heads of one layer.
+template <class Pages>
 SIMT_ANYWHERE std::int64_t page_bytes(std::int32_t kv_heads, std::int32_t head_dim) {
-  return std::int64_t{2} * kv_heads * page_groups(head_dim) * kPageRecord;
+  return std::int64_t{2} * kv_heads * page_groups(head_dim) * Pages::kRecord;
 }
 // Offset of the record of a group of 32 dimensions.
+template <class Pages>
 SIMT_ANYWHERE std::int64_t page_record(std::uint32_t block, std::int32_t kv_heads,
                                        std::int32_t head_dim, std::int32_t kv_head, bool values,
                                        std::int32_t group) {
   const std::int32_t groups = page_groups(head_dim);
-  return block * page_bytes(kv_heads, head_dim) +
-         ((std::int64_t{2} * kv_head + (values ? 1 : 0)) * groups + group) * kPageRecord;
+  return block * page_bytes<Pages>(kv_heads, head_dim) +
+         ((std::int64_t{2} * kv_head + (values ? 1 : 0)) * groups + group) * Pages::kRecord;
 }
-// Offsets of a code within its record; `dim` counts within the group.
-SIMT_ANYWHERE std::int32_t key_code(std::int32_t token, std::int32_t dim) {
+
+// Offsets of a number within its record; `dim` counts within the group.
+SIMT_ANYWHERE std::int32_t key_place(Int8Pages, std::int32_t token, std::int32_t dim) {
   return 512 * (dim / 16) + 16 * (4 * (token % 8) + dim % 16 / 4) + 4 * (token / 8) + dim % 4;
 }
-SIMT_ANYWHERE std::int32_t value_code(std::int32_t token, std::int32_t dim) {
+SIMT_ANYWHERE std::int32_t value_place(Int8Pages, std::int32_t token, std::int32_t dim) {
   const std::int32_t byte = 2 * (token % 16 / 8) + token % 2;
   return 512 * (token / 16) + 16 * (4 * (dim % 8) + token % 8 / 2) + 4 * (dim / 8) + byte;
 }
-SIMT_ANYWHERE std::int32_t page_scale(std::int32_t token) { return kPageScales + 2 * token; }
+SIMT_ANYWHERE std::int32_t page_scale(std::int32_t token) { return Int8Pages::kScales + 2 * token; }
+SIMT_ANYWHERE std::int32_t key_place(HalfPages, std::int32_t token, std::int32_t dim) {
+  return 2 * (32 * token + dim);
+}
+SIMT_ANYWHERE std::int32_t value_place(HalfPages, std::int32_t token, std::int32_t dim) {
+  return 2 * (32 * dim + token);
+}
 
 }  // namespace sluice::cuda

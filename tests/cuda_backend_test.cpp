@@ -29,7 +29,11 @@ using Kind = DeviceChoice::Kind;
 
 constexpr std::uint32_t kPositions = 512;
 
-cpu::CpuOptions options() { return {.threads = 1, .max_rows = 64, .max_logits = 64}; }
+constexpr KvCacheType kCaches[] = {KvCacheType::kInt8, KvCacheType::kF16};
+
+cpu::CpuOptions options(KvCacheType kv = KvCacheType::kInt8) {
+  return {.threads = 1, .kv = kv, .max_rows = 64, .max_logits = 64};
+}
 
 double relative_l2(std::span<const float> got, std::span<const float> want) {
   double error = 0, norm = 0;
@@ -77,8 +81,12 @@ class MadeModel {
   std::string path_;
 };
 
-ModelRun on_gpu(const std::string& path, DeviceChoice choice = {.kind = Kind::kGpu}) {
-  return ModelRun(path, options(), kPositions, cuda::platform(), choice);
+ModelRun on_gpu(const std::string& path, DeviceChoice choice = {.kind = Kind::kGpu},
+                KvCacheType kv = KvCacheType::kInt8) {
+  return ModelRun(path, options(kv), kPositions, cuda::platform(), choice);
+}
+ModelRun on_gpu(const std::string& path, KvCacheType kv) {
+  return on_gpu(path, {.kind = Kind::kGpu}, kv);
 }
 
 TEST_CASE("reference models give the CPU backend's tokens") {
@@ -87,28 +95,31 @@ TEST_CASE("reference models give the CPU backend's tokens") {
     const std::string path = test::conformance_file("models/" + std::string(name) + ".gguf");
     if (path.empty()) return;
     CAPTURE(name);
-    ModelRun cpu(path, options(), kPositions);
-    ModelRun gpu = on_gpu(path);
-    const std::size_t vocabulary = cpu.spec().vocabulary;
-    const auto tokens = random_tokens(1, 9, vocabulary);
-    const auto want = cpu.forward(tokens);
-    const auto got = gpu.forward(tokens);
-    const double distance = relative_l2(got, want);
-    std::vector<float> last(want.end() - static_cast<std::ptrdiff_t>(vocabulary), want.end());
-    std::vector<float> last_gpu(got.end() - static_cast<std::ptrdiff_t>(vocabulary), got.end());
-    const int steps = 4;
-    int equal = 0;
-    for (int i = 0; i < steps; ++i) {
-      const std::int32_t token = argmax(last);
-      // Where two logits are as good as equal, rounding decides.
-      if (gap(last) > 0.01f) CHECK(argmax(last_gpu) == token);
-      equal += argmax(last_gpu) == token ? 1 : 0;
-      last = cpu.forward({token});
-      last_gpu = gpu.forward({token});
+    for (const KvCacheType kv : kCaches) {
+      ModelRun cpu(path, options(kv), kPositions);
+      ModelRun gpu = on_gpu(path, kv);
+      const std::size_t vocabulary = cpu.spec().vocabulary;
+      const auto tokens = random_tokens(1, 9, vocabulary);
+      const auto want = cpu.forward(tokens);
+      const auto got = gpu.forward(tokens);
+      const double distance = relative_l2(got, want);
+      std::vector<float> last(want.end() - static_cast<std::ptrdiff_t>(vocabulary), want.end());
+      std::vector<float> last_gpu(got.end() - static_cast<std::ptrdiff_t>(vocabulary), got.end());
+      const int steps = 4;
+      int equal = 0;
+      for (int i = 0; i < steps; ++i) {
+        const std::int32_t token = argmax(last);
+        // Where two logits are as good as equal, rounding decides.
+        if (gap(last) > 0.01f) CHECK(argmax(last_gpu) == token);
+        equal += argmax(last_gpu) == token ? 1 : 0;
+        last = cpu.forward({token});
+        last_gpu = gpu.forward({token});
+      }
+      std::printf(
+          "%-24s %s cache: relative L2 %.1e from the CPU backend, %d of %d greedy tokens equal\n",
+          name, kv == KvCacheType::kF16 ? "f16" : "int8", distance, equal, steps);
+      CHECK(distance < 5e-3);
     }
-    std::printf("%-24s relative L2 %.1e from the CPU backend, %d of %d greedy tokens equal\n", name,
-                distance, equal, steps);
-    CHECK(distance < 5e-3);
   }
 }
 
@@ -166,10 +177,18 @@ ModelShape small_shape(std::string_view arch) {
 }
 
 TEST_CASE("a row's logits are the same bits in any pass") {
-  for (const char* arch : {"llama", "mixtral", "gemma2"}) {
+  struct Case {
+    const char* arch;
+    KvCacheType kv;
+  };
+  for (const auto& [arch, cache] : {Case{"llama", KvCacheType::kInt8},
+                                    {"mixtral", KvCacheType::kInt8},
+                                    {"gemma2", KvCacheType::kInt8},
+                                    {"llama", KvCacheType::kF16},
+                                    {"gemma2", KvCacheType::kF16}}) {
     CAPTURE(arch);
     const MadeModel model(small_shape(arch));
-    ModelRun run = on_gpu(model.path());
+    ModelRun run = on_gpu(model.path(), cache);
     const auto tokens = random_tokens(4, 25, 300);
     const auto want = run.forward(tokens);  // in one pass
     for (const std::uint32_t chunk : {1u, 7u, 18u}) {
@@ -254,20 +273,22 @@ TEST_CASE("the largest logits of rows alone are those among all") {
 TEST_CASE("layers on the CPU and on GPUs: good logits, same bits in any pass") {
   const MadeModel model(small_shape("gemma3"));
   const auto tokens = random_tokens(5, 12, 300);
-  ModelRun cpu(model.path(), options(), kPositions);
-  const auto want = cpu.forward(tokens);
-  std::vector<float> exact;
-  for (const std::vector<double>& row : test::reference_logits(cpu.model(), tokens)) {
-    exact.insert(exact.end(), row.begin(), row.end());
-  }
-  cuda::emulated_machine().devices = 2;
-  for (const std::uint32_t layers : {1u, 4u, 7u}) {
-    CAPTURE(layers);
-    ModelRun split = on_gpu(model.path(), {.kind = Kind::kGpu, .gpu_layers = layers});
-    const auto got = split.forward(tokens);
-    CHECK(relative_l2(got, exact) < 1.2 * relative_l2(want, exact));
-    split.restart();
-    CHECK(same_bits(split.forward(tokens, 6), got));
+  for (const KvCacheType kv : kCaches) {
+    ModelRun cpu(model.path(), options(kv), kPositions);
+    const auto want = cpu.forward(tokens);
+    std::vector<float> exact;
+    for (const std::vector<double>& row : test::reference_logits(cpu.model(), tokens)) {
+      exact.insert(exact.end(), row.begin(), row.end());
+    }
+    cuda::emulated_machine().devices = 2;
+    for (const std::uint32_t layers : {1u, 4u, 7u}) {
+      CAPTURE(layers);
+      ModelRun split = on_gpu(model.path(), {.kind = Kind::kGpu, .gpu_layers = layers}, kv);
+      const auto got = split.forward(tokens);
+      CHECK(relative_l2(got, exact) < 1.2 * relative_l2(want, exact));
+      split.restart();
+      CHECK(same_bits(split.forward(tokens, 6), got));
+    }
   }
   cuda::emulated_machine() = {};
 }
@@ -276,30 +297,50 @@ TEST_CASE("layers on the CPU and on GPUs: good logits, same bits in any pass") {
 
 TEST_CASE("keys and values: copied, exported and imported blocks") {
   const MadeModel model(small_shape("llama"));
-  ModelRun run = on_gpu(model.path());
-  const auto tokens = random_tokens(6, 40, 300);
-  run.forward(tokens);
-  const auto want = run.forward({5});
-  // The second block moves to another place: through the host, and within the device.
-  KvCache& kv = run.kv();
-  for (const bool through_host : {true, false}) {
-    kv.truncate(run.sequence(), 40);
-    const std::uint32_t from = kv.blocks(run.sequence())[1];
-    const SequenceId other = kv.create();
-    REQUIRE(kv.reserve(other, 1).ok());
-    const std::uint32_t to = kv.blocks(other)[0];
-    if (through_host) {
-      std::vector<std::byte> bytes(run.backend().kv_block_bytes());
-      REQUIRE(run.backend().export_kv_block(from, bytes).ok());
-      run.backend().import_kv_block(to, bytes);
-    } else {
-      run.backend().copy_kv_block(from, to);
+  for (const KvCacheType cache : kCaches) {
+    ModelRun run = on_gpu(model.path(), cache);
+    CHECK((run.backend().kv_format().find("f16") != std::string::npos) ==
+          (cache == KvCacheType::kF16));
+    const auto tokens = random_tokens(6, 40, 300);
+    run.forward(tokens);
+    const auto want = run.forward({5});
+    // The second block moves to another place: through the host, and within the device.
+    KvCache& kv = run.kv();
+    for (const bool through_host : {true, false}) {
+      kv.truncate(run.sequence(), 40);
+      const std::uint32_t from = kv.blocks(run.sequence())[1];
+      const SequenceId other = kv.create();
+      REQUIRE(kv.reserve(other, 1).ok());
+      const std::uint32_t to = kv.blocks(other)[0];
+      if (through_host) {
+        std::vector<std::byte> bytes(run.backend().kv_block_bytes());
+        REQUIRE(run.backend().export_kv_block(from, bytes).ok());
+        run.backend().import_kv_block(to, bytes);
+      } else {
+        run.backend().copy_kv_block(from, to);
+      }
+      kv.retain(to);
+      kv.release(other);
+      kv.replace_block(run.sequence(), 1, to);
+      CHECK(same_bits(run.forward({5}), want));
     }
-    kv.retain(to);
-    kv.release(other);
-    kv.replace_block(run.sequence(), 1, to);
-    CHECK(same_bits(run.forward({5}), want));
   }
+}
+
+TEST_CASE("an f16 cache needs no outliers, and is as near to exact logits as the CPU's") {
+  const MadeModel model(small_shape("qwen2"));
+  const auto tokens = random_tokens(8, 20, 300);
+  ModelRun cpu(model.path(), options(KvCacheType::kF16), kPositions);
+  ModelRun gpu = on_gpu(model.path(), KvCacheType::kF16);
+  std::vector<float> exact;
+  for (const std::vector<double>& row : test::reference_logits(cpu.model(), tokens)) {
+    exact.insert(exact.end(), row.begin(), row.end());
+  }
+  const double of_cpu = relative_l2(cpu.forward(tokens), exact);
+  const double of_gpu = relative_l2(gpu.forward(tokens), exact);
+  std::printf("key biases, f16 cache: relative L2 from exact logits: CPU %.2e, GPU %.2e\n", of_cpu,
+              of_gpu);
+  CHECK(of_gpu < 1.2 * of_cpu);
 }
 
 #ifndef SLUICE_ON_DEVICE
@@ -431,8 +472,14 @@ TEST_CASE("placement: no device, no backend, wrong device, unknown cache") {
   request.cpu.kv = KvCacheType::kF16;
   const auto f16 = place(request);
   REQUIRE(f16.ok());
-  CHECK(!f16->parts[0].gpu);
-  CHECK(f16->notes.size() == 1);
+  CHECK(f16->parts[0].gpu);
+  // 64 dimensions of two KV heads: 2 bytes a number, and no scales.
+  CHECK(f16->parts[0].memory.kv_cache == std::uint64_t{2} * 2 * 2 * 64 * 2 * kPositions);
+  request.cpu.kv = KvCacheType::kF32;
+  const auto f32 = place(request);
+  REQUIRE(f32.ok());
+  CHECK(!f32->parts[0].gpu);
+  CHECK(f32->notes.size() == 1);
   request.choice.kind = Kind::kGpu;
   CHECK(place(request).error().code == ErrorCode::kUsage);
 

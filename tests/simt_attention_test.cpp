@@ -1,5 +1,5 @@
-// The GPU's attention, run by the emulator: each kernel against plain loops, to the bit, at awkward
-// shapes, and the loops against attention in double precision.
+// The GPU's attention, run by the emulator: each kernel with each kind of pages against plain
+// loops, to the bit, at awkward shapes, and the loops against attention in double precision.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -17,14 +17,26 @@
 namespace sluice::simt {
 namespace {
 
+using cuda::PageKind;
+
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr PageKind kKinds[] = {PageKind::kInt8, PageKind::kF16};
 
 // -- Rotation and the cache ----------------------------------------------------------------------
 
-void check_rope(const RopeShape& shape, std::uint64_t seed) {
-  CAPTURE(shape.text());
-  RopeProblem problem(shape, seed);
-  CHECK(problem.check(cuda::rope_and_store, seed % 2 == 0) == "");
+void check_problem(RopeProblem& problem, bool reversed) {
+  CAPTURE(problem.shape().text());
+  visit_pages(problem.shape().pages, [&](auto pages) {
+    CHECK(problem.check(cuda::rope_and_store<decltype(pages)>, reversed) == "");
+  });
+}
+
+void check_rope(RopeShape shape, std::uint64_t seed) {
+  for (const PageKind pages : kKinds) {
+    shape.pages = pages;
+    RopeProblem problem(shape, seed);
+    check_problem(problem, seed % 2 == 0);
+  }
 }
 
 TEST_CASE("queries, keys and values have the bits of the CPU's, whatever the head") {
@@ -63,7 +75,7 @@ TEST_CASE("queries, keys and values: every slot of a block, outliers") {
              102);
 }
 
-TEST_CASE("queries, keys and values: tiny, large, and beyond the largest f16 scale") {
+TEST_CASE("queries, keys and values: tiny, large, and beyond the largest f16 or its scale") {
   for (const float magnitude : {0.0f, 1e-35f, 1e-20f, 1e-7f, 1e-4f, 1e5f, 1e7f, 1e30f}) {
     check_rope({.rows = 2, .heads = 2, .head_dim = 80, .rope_dims = 80, .magnitude = magnitude},
                103);
@@ -73,11 +85,14 @@ TEST_CASE("queries, keys and values: tiny, large, and beyond the largest f16 sca
 TEST_CASE("queries, keys and values: what is not finite poisons its group and no other") {
   for (const float bad : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
     // In a query, a key and a value, in dimensions that are not rotated.
-    RopeProblem problem({.rows = 2, .heads = 2, .kv_heads = 1, .head_dim = 96, .rope_dims = 32},
-                        104, [&](std::vector<float>& qkv) {
-                          for (const std::size_t head : {0, 2, 3}) qkv[96 * head + 70] = bad;
-                        });
-    CHECK(problem.check(cuda::rope_and_store) == "");
+    for (const PageKind pages : kKinds) {
+      RopeProblem problem(
+          {.pages = pages, .rows = 2, .heads = 2, .kv_heads = 1, .head_dim = 96, .rope_dims = 32},
+          104, [&](std::vector<float>& qkv) {
+            for (const std::size_t head : {0, 2, 3}) qkv[96 * head + 70] = bad;
+          });
+      check_problem(problem, false);
+    }
   }
 }
 
@@ -95,19 +110,26 @@ TEST_CASE("queries, keys and values: a cache of many gigabytes") {
 
 void check_problem(AttentionProblem& problem, std::uint64_t seed) {
   CAPTURE(problem.shape().text());
-  // The same bits in chunks of one piece and in one chunk.
-  for (const bool one_piece_chunks : {true, false}) {
-    CHECK(problem.check(cuda::attend_chunk, cuda::merge_chunks, one_piece_chunks, seed % 2 == 0) ==
-          "");
-    if (problem.most_columns() <= cuda::kNarrowColumns) {
-      CHECK(problem.check(cuda::attend_narrow_chunk, cuda::merge_chunks, one_piece_chunks) == "");
+  visit_pages(problem.shape().pages, [&](auto pages) {
+    using Pages = decltype(pages);
+    // The same bits in chunks of one piece and in one chunk.
+    for (const bool one_piece_chunks : {true, false}) {
+      CHECK(problem.check(cuda::attend_chunk<Pages>, cuda::merge_chunks, one_piece_chunks,
+                          seed % 2 == 0) == "");
+      if (problem.most_columns() <= cuda::kNarrowColumns) {
+        CHECK(problem.check(cuda::attend_narrow_chunk<Pages>, cuda::merge_chunks,
+                            one_piece_chunks) == "");
+      }
     }
-  }
+  });
 }
 
-void check_attention(const AttentionShape& shape, std::uint64_t seed) {
-  AttentionProblem problem(shape, seed);
-  check_problem(problem, seed);
+void check_attention(AttentionShape shape, std::uint64_t seed) {
+  for (const PageKind pages : kKinds) {
+    shape.pages = pages;
+    AttentionProblem problem(shape, seed);
+    check_problem(problem, seed);
+  }
 }
 
 TEST_CASE("attention: contexts around pages and pieces, head dims, groups, runs") {
@@ -183,33 +205,44 @@ TEST_CASE("attention: large queries and values") {
 }
 
 TEST_CASE("attention: a token that is not finite poisons those who see it and no one else") {
-  for (const bool in_key : {true, false}) {
-    AttentionProblem problem({.head_dim = 64, .group = 3, .runs = {{6, 261}}, .window = 200}, 90,
-                             [&](const AttentionProblem::Token& token) {
-                               if (token.position != 258) return;
-                               (in_key ? token.key : token.value)[40] = kInfinity;
-                             });
-    // Rows are positions 255 to 260.
-    const std::size_t width = 3 * 64;
-    CHECK(std::isfinite(problem.expected()[2 * width + 40]));
-    CHECK(std::isnan(problem.expected()[3 * width + 40]));
-    CHECK(std::isnan(problem.expected()[5 * width + 40]));
-    check_problem(problem, 90);
+  for (const PageKind pages : kKinds) {
+    for (const float bad : {kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+      for (const bool in_key : {true, false}) {
+        AttentionProblem problem(
+            {.pages = pages, .head_dim = 64, .group = 3, .runs = {{6, 261}}, .window = 200}, 90,
+            [&](const AttentionProblem::Token& token) {
+              if (token.position != 258) return;
+              (in_key ? token.key : token.value)[40] = bad;
+            });
+        // Rows are positions 255 to 260. An infinite f16 is a number that can be summed, so what it
+        // makes is not finite or, where it makes a weight of nothing, not there.
+        const std::size_t width = 3 * 64;
+        CHECK(std::isfinite(problem.expected()[2 * width + 40]));
+        if (pages == PageKind::kInt8 || !in_key || std::isnan(bad)) {
+          CHECK(!std::isfinite(problem.expected()[3 * width + 40]));
+          CHECK(!std::isfinite(problem.expected()[5 * width + 40]));
+        }
+        check_problem(problem, 90);
+      }
+    }
   }
 }
 
 TEST_CASE("attention: a row's bits do not depend on its run") {
-  const AttentionShape all = {.head_dim = 64, .group = 3, .runs = {{17, 300}}, .window = 280};
-  AttentionProblem among(all, 95);
-  check_problem(among, 95);
-  const std::size_t width = std::size_t{all.heads()} * all.head_dim;
-  for (const std::uint32_t row : {0u, 5u, 16u}) {
-    AttentionShape one = all;
-    one.runs = {{1, 300 - 16 + row}};
-    AttentionProblem alone(one, 95);
-    check_problem(alone, 95);
-    for (std::size_t i = 0; i < width; ++i) {
-      REQUIRE(float_bits(alone.expected()[i]) == float_bits(among.expected()[row * width + i]));
+  for (const PageKind pages : kKinds) {
+    const AttentionShape all = {
+        .pages = pages, .head_dim = 64, .group = 3, .runs = {{17, 300}}, .window = 280};
+    AttentionProblem among(all, 95);
+    check_problem(among, 95);
+    const std::size_t width = std::size_t{all.heads()} * all.head_dim;
+    for (const std::uint32_t row : {0u, 5u, 16u}) {
+      AttentionShape one = all;
+      one.runs = {{1, 300 - 16 + row}};
+      AttentionProblem alone(one, 95);
+      check_problem(alone, 95);
+      for (std::size_t i = 0; i < width; ++i) {
+        REQUIRE(float_bits(alone.expected()[i]) == float_bits(among.expected()[row * width + i]));
+      }
     }
   }
 }
@@ -219,21 +252,25 @@ TEST_CASE("attention: a cache of many gigabytes") {
       {.head_dim = 128, .group = 4, .kv_heads = 2, .runs = {{2, 70}}, .first_block = 300000}, 97);
 }
 
-TEST_CASE("attention is as exact as its 16-bit weights") {
-  std::uint64_t seed = 200;
-  for (const std::uint32_t context : {1u, 31u, 33u, 256u, 700u, 3000u}) {
-    for (const float softcap : {0.0f, 5.0f}) {
-      for (const std::uint32_t outliers : {0u, 2u}) {
-        const AttentionProblem problem({.head_dim = 64,
-                                        .group = 4,
-                                        .runs = {{std::min(context, 3u), context}},
-                                        .softcap = softcap,
-                                        .outliers = outliers,
-                                        .query_magnitude = 8.0f,
-                                        .value_magnitude = 1e5f},
-                                       ++seed);
-        CAPTURE(problem.shape().text());
-        CHECK(problem.largest_error() < 1e-4);
+TEST_CASE("attention is as exact as its weights") {
+  for (const PageKind pages : kKinds) {
+    std::uint64_t seed = 200;
+    for (const std::uint32_t context : {1u, 31u, 33u, 256u, 700u, 3000u}) {
+      for (const float softcap : {0.0f, 5.0f}) {
+        for (const std::uint32_t outliers : {0u, 2u}) {
+          const AttentionProblem problem({.pages = pages,
+                                          .head_dim = 64,
+                                          .group = 4,
+                                          .runs = {{std::min(context, 3u), context}},
+                                          .softcap = softcap,
+                                          .outliers = outliers,
+                                          .query_magnitude = 8.0f,
+                                          .value_magnitude = 6e4f},
+                                         ++seed);
+          CAPTURE(problem.shape().text());
+          // Weights are floats with f16 pages, of 15 bits with int8.
+          CHECK(problem.largest_error() < (pages == PageKind::kF16 ? 1e-5 : 1e-4));
+        }
       }
     }
   }

@@ -161,19 +161,22 @@ Status bench_matvec(Device& device, const Options& options, double copy) {
 
 // -- Attention -----------------------------------------------------------------------------------
 
-Status bench_attention(Device& device, const Options& options, double copy) {
+Status bench_attention(Device& device, const Options& options, PageKind pages, double copy) {
   const std::int32_t heads = 32, kv_heads = 8, dim = options.quick ? 32 : 128;
   const std::vector<std::int32_t> contexts =
       options.quick ? std::vector<std::int32_t>{300} : std::vector<std::int32_t>{1024, 8192, 32768};
   const std::vector<std::int32_t> row_counts =
       options.quick ? std::vector<std::int32_t>{1} : std::vector<std::int32_t>{1, 4, 16};
   fmt::print(
-      "\nattention ({} heads, {} KV heads of {}): GB/s of keys and values (share of the copy "
+      "\nattention over {} ({} heads, {} KV heads of {}): GB/s of keys and values (share of the "
+      "copy "
       "bandwidth)\n",
-      heads, kv_heads, dim);
+      pages == PageKind::kF16 ? "f16" : "int8", heads, kv_heads, dim);
   for (const std::int32_t context : contexts) {
     const std::int32_t blocks = (context + kPageTokens - 1) / kPageTokens;
-    const std::int64_t layer_bytes = page_bytes(kv_heads, dim) * blocks;
+    const std::int64_t layer_bytes = blocks * visit_pages(pages, [&](auto kind) {
+                                       return page_bytes<decltype(kind)>(kv_heads, dim);
+                                     });
     // As many layers as no cache holds.
     const std::int64_t layers =
         options.quick ? 1 : std::max<std::int64_t>(1, (512ll << 20) / layer_bytes);
@@ -214,7 +217,7 @@ Status bench_attention(Device& device, const Options& options, double copy) {
       SLUICE_RETURN_IF_ERROR(put(row.data(), row.size() * sizeof(AttentionRow)));
       SLUICE_RETURN_IF_ERROR(put(tile.data(), tile.size() * sizeof(AttentionTile)));
       SLUICE_RETURN_IF_ERROR(put(table.data(), table.size() * 4));
-      SLUICE_RETURN_IF_ERROR(put(nullptr, q));
+      SLUICE_RETURN_IF_ERROR(put(nullptr, 4 * q));  // floats, or codes
       SLUICE_RETURN_IF_ERROR(put(nullptr, q / 8));
       SLUICE_RETURN_IF_ERROR(put(nullptr, units * static_cast<std::size_t>(dim) * 4));
       SLUICE_RETURN_IF_ERROR(put(nullptr, units * 8));
@@ -231,6 +234,7 @@ Status bench_attention(Device& device, const Options& options, double copy) {
                                   args.blocks = memory[3].at<const std::uint32_t>();
                                   args.q = memory[4].at<const std::int8_t>();
                                   args.q_scale = memory[5].at<const float>();
+                                  args.q_floats = memory[4].at<const float>();
                                   args.partial_out = memory[6].at<float>();
                                   args.partial_state = memory[7].at<float>();
                                   args.quantized = {memory[8].at<std::int8_t>(),
@@ -245,7 +249,7 @@ Status bench_attention(Device& device, const Options& options, double copy) {
                                   args.kv_heads = kv_heads;
                                   args.head_dim = dim;
                                   args.scale = 0.1f;
-                                  launch_attention(device, args, rows * group <= 8);
+                                  launch_attention(device, pages, args, rows * group <= 8);
                                 }
                               }));
       const double rate = static_cast<double>(layer_bytes * layers) / all;
@@ -434,7 +438,11 @@ Status run(const Options& options) {
   SLUICE_ASSIGN_OR_RETURN(const double copy, copy_bandwidth(*device, options));
   fmt::print("copy: {:.0f} GB/s read and written\n", giga(copy));
   if (options.wants("matvec")) SLUICE_RETURN_IF_ERROR(bench_matvec(*device, options, copy));
-  if (options.wants("attention")) SLUICE_RETURN_IF_ERROR(bench_attention(*device, options, copy));
+  if (options.wants("attention")) {
+    for (const PageKind pages : {PageKind::kInt8, PageKind::kF16}) {
+      SLUICE_RETURN_IF_ERROR(bench_attention(*device, options, pages, copy));
+    }
+  }
   if (options.wants("models")) SLUICE_RETURN_IF_ERROR(bench_models(options, copy));
   return {};
 }

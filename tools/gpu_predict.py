@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a decode step of the CUDA backend must take, from the bytes that its kernels move and the number of launches.
 
-    tools/gpu_predict.py [--depth 512]
+    tools/gpu_predict.py [--depth 512] [--kv int8]
 
 Prints two tables in Markdown: a step of each model on each GPU, and the kernels of a layer of the 8B model. Bandwidth is the
 data sheet's times the share that a copy reaches; the time of a launch is what one dependent kernel in a graph costs beyond
@@ -27,20 +27,22 @@ MODELS = {  # layers, embedding, heads, KV heads, head size, feed-forward, vocab
 }
 
 Q4_0 = 576 / 1024        # bytes of a weight: records of 512 bytes of codes and 64 of scales for 32 x 32
-KV = 1088 / 1024         # bytes of a key's or value's number: 32 codes and an f16 scale
+KV = {"int8": 1088 / 1024, "f16": 2}  # bytes of a key's or value's number: with int8, 32 codes and an f16 scale
+QUERY = {"int8": 1 + 4 / 32, "f16": 4}  # of a query's
 
 
-def layer_kernels(model, depth):
+def layer_kernels(model, depth, kv_type):
     """(kernel, bytes read and written) for a row."""
     _, embedding, heads, kv_heads, dim, ff, _ = model
     q, kv = heads * dim, kv_heads * dim
+    cached, query = KV[kv_type], QUERY[kv_type]
     int8 = 1 + 8 / 32    # codes, scale and sums of an activation
     pieces = -(-depth // 256)
     return [
         ("add and normalise", embedding * (4 + 4 + 4 + 4 + int8)),
         ("query, key, value", embedding * (q + 2 * kv) * Q4_0 + embedding * int8 + (q + 2 * kv) * 4),
-        ("rope and store", (q + 2 * kv) * 4 + q * int8 + 2 * kv * KV),
-        ("attend", depth * 2 * kv * KV + pieces * q * 4),
+        ("rope and store", (q + 2 * kv) * 4 + q * query + 2 * kv * cached),
+        ("attend", depth * 2 * kv * cached + q * query + pieces * q * 4),
         ("merge", pieces * q * 4 + q * int8),
         ("attention output", q * embedding * Q4_0 + q * int8 + embedding * 4),
         ("add and normalise", embedding * (4 + 4 + 4 + 4 + int8)),
@@ -52,12 +54,14 @@ def layer_kernels(model, depth):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--depth", type=int, default=512, help="tokens of context")
-    depth = parser.parse_args().depth
-    print(f"Q4_0 weights, int8 cache, {depth} tokens of context:\n")
+    parser.add_argument("--kv", default="int8", choices=KV, help="the cache")
+    options = parser.parse_args()
+    depth = options.depth
+    print(f"Q4_0 weights, {options.kv} cache, {depth} tokens of context:\n")
     print("| model | GPU | GB a step | bytes, ms | launches | launches, ms | step, ms | tokens/s | share of copy | binds |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for name, model in MODELS.items():
-        kernels = layer_kernels(model, depth)
+        kernels = layer_kernels(model, depth, options.kv)
         layers, embedding, vocabulary = model[0], model[1], model[6]
         total = layers * sum(b for _, b in kernels) + vocabulary * embedding * Q4_0 + vocabulary * 4
         launches = layers * len(kernels) + 3
@@ -73,7 +77,7 @@ def main():
     print("\nA layer of the 8B model on an H200:\n")
     print("| kernel | MB | us at the copy bandwidth |")
     print("|---|---|---|")
-    for kernel, moved in layer_kernels(MODELS["8B"], depth):
+    for kernel, moved in layer_kernels(MODELS["8B"], depth, options.kv):
         print(f"| {kernel} | {moved / 1e6:.3f} | {moved / (GPUS['H200'][0] * COPY_SHARE * 1e9) * 1e6:.1f} |")
 
 

@@ -23,10 +23,23 @@ static_assert(kPageTokens == cpu::kKvBlock);
 
 std::uint64_t padded_dim(const ModelSpec& spec) { return (spec.head_dim + 31) / 32 * 32; }
 
-std::uint64_t cache_layer_bytes(const ModelSpec& spec, std::uint32_t blocks) {
-  const auto page = static_cast<std::uint64_t>(page_bytes(
-      static_cast<std::int32_t>(spec.kv_heads), static_cast<std::int32_t>(spec.head_dim)));
-  return std::min(checked_mul(page, std::uint64_t{blocks}).value_or(kTooManyBytes), kTooManyBytes);
+// supports() lets no other type pass.
+PageKind page_kind(KvCacheType type) {
+  return type == KvCacheType::kF16 ? PageKind::kF16 : PageKind::kInt8;
+}
+
+// Bytes of a layer's block.
+std::int64_t block_bytes(const ModelSpec& spec, KvCacheType type) {
+  return visit_pages(page_kind(type), [&](auto pages) {
+    return page_bytes<decltype(pages)>(static_cast<std::int32_t>(spec.kv_heads),
+                                       static_cast<std::int32_t>(spec.head_dim));
+  });
+}
+
+std::uint64_t cache_layer_bytes(const ModelSpec& spec, const GpuOptions& options) {
+  const auto page = static_cast<std::uint64_t>(block_bytes(spec, options.kv));
+  return std::min(checked_mul(page, std::uint64_t{options.kv_blocks}).value_or(kTooManyBytes),
+                  kTooManyBytes);
 }
 
 // Room for attention's partial results: every tile of the largest pass with one chunk, or sixteen
@@ -61,8 +74,8 @@ std::vector<Size> work_sizes(const ModelSpec& spec, const GpuOptions& options,
       {&W::hidden, r * spec.embedding * 4},
       {&W::normed, r * spec.embedding * 4},
       {&W::qkv, r * (q_width + 2 * kv_width) * 4},
-      {&W::query, query},
-      {&W::query_scale, groups(query)},
+      {&W::query, options.kv == KvCacheType::kInt8 ? query : query * sizeof(float)},
+      {&W::query_scale, options.kv == KvCacheType::kInt8 ? groups(query) : 0},
       {&W::attention, r * q_width * 4},
       {&W::result, r * spec.embedding * 4},
       {&W::gate_up, e * 2 * ff * 4},
@@ -102,6 +115,20 @@ std::vector<Size> work_sizes(const ModelSpec& spec, const GpuOptions& options,
   return sizes;
 }
 
+// Devices of compute capability 7.5 give a block of threads 64 KiB of shared memory, all later ones
+// 99 KiB at least ("Technical Specifications per Compute Capability").
+Status check_shared_memory(const DeviceInfo& device, const ModelSpec& spec,
+                           const GpuOptions& options) {
+  const std::int32_t limit = (device.major < 8 ? 64 : 99) * 1024;
+  const std::int32_t wanted =
+      attention_shared_bytes(page_kind(options.kv), static_cast<std::int32_t>(spec.head_dim));
+  if (wanted <= limit) return {};
+  return make_error(ErrorCode::kUsage,
+                    "attention over an f16 cache with heads of {} values takes {} bytes of shared "
+                    "memory, {} has {}: use --kv int8",
+                    spec.head_dim, wanted, device.name, limit);
+}
+
 }  // namespace
 
 std::uint32_t CudaBackend::most_top_logits() const {
@@ -114,13 +141,12 @@ MemoryPlan CudaBackend::plan_memory(const Model& model, const GpuOptions& option
   const ModelSpec& spec = model.spec;
   const std::uint64_t layers = options.layers.last - options.layers.first;
   MemoryPlan plan;
-  plan.weights = weight_bytes(model, options.layers, options.positions);
+  plan.weights = weight_bytes(model, options.layers, options.kv, options.positions);
   plan.kv_cache = std::min(
-      checked_mul(cache_layer_bytes(spec, options.kv_blocks), layers).value_or(kTooManyBytes),
-      kTooManyBytes);
+      checked_mul(cache_layer_bytes(spec, options), layers).value_or(kTooManyBytes), kTooManyBytes);
   std::int32_t outliers = 0;
   for (std::uint32_t i = options.layers.first; i < options.layers.last; ++i) {
-    outliers = std::max(outliers, most_outliers(model, i));
+    outliers = std::max(outliers, most_outliers(model, i, options.kv));
   }
   for (const Size& size : work_sizes(spec, options, outliers)) plan.work += size.bytes;
   plan.work += layers * 4 * kGranule;  // what rounding up takes, at most
@@ -134,12 +160,14 @@ Result<std::unique_ptr<Backend>> CudaBackend::create(const Model& model,
   const ModelSpec& spec = model.spec;
   SLUICE_ASSIGN_OR_RETURN(backend->device_, Device::open(options.device));
   Device& device = *backend->device_;
-  SLUICE_ASSIGN_OR_RETURN(backend->weights_,
-                          upload_weights(device, model, options.layers, options.positions,
-                                         *options.pool, options.cancel, options.on_progress));
+  SLUICE_RETURN_IF_ERROR(check_shared_memory(device.info(), spec, options));
+  SLUICE_ASSIGN_OR_RETURN(
+      backend->weights_,
+      upload_weights(device, model, options.layers, options.kv, options.positions, *options.pool,
+                     options.cancel, options.on_progress));
   backend->cache_.resize(spec.layers);
   for (std::uint32_t i = options.layers.first; i < options.layers.last; ++i) {
-    const std::uint64_t bytes = cache_layer_bytes(spec, options.kv_blocks);
+    const std::uint64_t bytes = cache_layer_bytes(spec, options);
     SLUICE_ASSIGN_OR_RETURN(backend->cache_[i], device.allocate("the KV cache", bytes));
     // Kernels read whole blocks; what stands past a sequence's end is masked, whatever it is.
     device.zero(backend->cache_[i].at<std::uint8_t>(), bytes);
@@ -166,9 +194,10 @@ std::string CudaBackend::description() const {
 
 std::uint32_t CudaBackend::block_tokens() const { return kPageTokens; }
 
+PageKind CudaBackend::pages() const { return page_kind(options_.kv); }
+
 std::int64_t CudaBackend::kv_layer_block_bytes() const {
-  return page_bytes(static_cast<std::int32_t>(model_.spec.kv_heads),
-                    static_cast<std::int32_t>(model_.spec.head_dim));
+  return block_bytes(model_.spec, options_.kv);
 }
 
 void CudaBackend::copy_kv_block(std::uint32_t from, std::uint32_t to) {
@@ -182,7 +211,8 @@ void CudaBackend::copy_kv_block(std::uint32_t from, std::uint32_t to) {
 
 // The number in "cuda-1" changes with cuda/kv_pages.h.
 std::string CudaBackend::kv_format() const {
-  return fmt::format("cuda-1 int8 layers {} heads {} dim {} block {}",
+  return fmt::format("cuda-1 {} layers {} heads {} dim {} block {}",
+                     options_.kv == KvCacheType::kF16 ? "f16" : "int8",
                      options_.layers.last - options_.layers.first, model_.spec.kv_heads,
                      model_.spec.head_dim, kPageTokens);
 }
@@ -240,9 +270,9 @@ class CudaPlatform final : public GpuPlatform {
                         "the GPU's routing knows up to {} experts, this model has {}", kMostExperts,
                         spec.experts);
     }
-    if (kv != KvCacheType::kInt8) {
+    if (kv != KvCacheType::kInt8 && kv != KvCacheType::kF16) {
       return make_error(ErrorCode::kUsage,
-                        "on the GPU the KV cache is int8 only (--kv int8); f16 and f32 need "
+                        "on the GPU the KV cache is int8 or f16 (--kv int8, --kv f16); others need "
                         "--device cpu");
     }
     return {};

@@ -9,6 +9,7 @@
 #include "cuda/host/pass_inputs.h"
 #include "cuda/host/runtime.h"
 #include "cuda/host/weights.h"
+#include "cuda/kv_pages.h"
 #include "src/backend/gpu.h"
 
 namespace sluice::cuda {
@@ -18,7 +19,7 @@ struct WorkMemory {
   Memory hidden;  // [R][embedding] the residual stream
   Memory normed;  // [R][embedding]
   Memory qkv;     // [R][(heads + 2 kv_heads) * head_dim]
-  Memory query;   // [R][heads][padded_dim] int8
+  Memory query;   // [R][heads][padded_dim], int8 or float as the pages want it
   Memory query_scale;
   Memory attention;  // [R][heads * head_dim]
   Memory result;     // [R][embedding] of a block, before it joins the stream
@@ -108,6 +109,7 @@ class CudaBackend final : public Backend {
   template <class Args>
   static Args product_args(const DeviceMatrix& matrix, const Input& input, const Experts* experts);
   PassTraffic traffic(std::span<const BatchRow> rows, const PassShape& shape) const;
+  PageKind pages() const;
   std::int64_t kv_layer_block_bytes() const;
 
   const Model& model_;

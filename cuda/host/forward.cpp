@@ -245,8 +245,13 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
   rope.sine = pass.in.sine[kind.rope];
   rope.position = pass.in.position;
   rope.row_block = pass.in.row_block;
-  rope.q = work_.query.at<std::int8_t>();
-  rope.q_scale = work_.query_scale.at<float>();
+  const bool quantized_queries = pages() == PageKind::kInt8;
+  if (quantized_queries) {
+    rope.q = work_.query.at<std::int8_t>();
+    rope.q_scale = work_.query_scale.at<float>();
+  } else {
+    rope.q_floats = work_.query.at<float>();
+  }
   rope.cache = cache_[layer].at<std::uint8_t>();
   rope.outliers = outliers;
   rope.rows = pass.shape.rows;
@@ -256,7 +261,7 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
   rope.rope_dims = i32(spec.rope_dims);
   rope.interleaved = spec.rope_interleaved;
   rope.epsilon = spec.norm_epsilon;
-  launch_rope(*device_, rope);
+  launch_rope(*device_, pages(), rope);
 
   const auto which = std::find(windows_.begin(), windows_.end(), kind.window) - windows_.begin();
   const std::int32_t pieces = pass.shape.pieces[static_cast<std::size_t>(which)];
@@ -267,8 +272,9 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
                    std::int64_t{pass.shape.tiles} * pieces <= partial_units_;
 
   AttentionArgs args{};
-  args.q = work_.query.at<const std::int8_t>();
-  args.q_scale = work_.query_scale.at<const float>();
+  args.q = rope.q;
+  args.q_scale = rope.q_scale;
+  args.q_floats = rope.q_floats;
   args.cache = cache_[layer].at<const std::uint8_t>();
   args.blocks = pass.in.blocks;
   args.tiles = pass.in.tiles;
@@ -292,7 +298,7 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
   args.window = i32(kind.window);
   args.scale = spec.attention_scale;
   args.softcap = spec.attention_softcap;
-  launch_attention(*device_, args, pass.shape.narrow);
+  launch_attention(*device_, pages(), args, pass.shape.narrow);
 }
 
 CudaBackend::Input CudaBackend::queue_gate_up(const DeviceLayer& w, const Input& x,

@@ -144,19 +144,30 @@ void launch_expert_sum(Device& device, const ExpertSumArgs& args) {
         {std::int64_t{args.rows} * expert_sum_row_blocks(args.cols), kExpertSumThreads}, args);
 }
 
-void launch_rope(Device& device, const RopeArgs& args) {
-  queue(device, &rope_and_store,
-        {rope_blocks(args.rows, args.heads, args.kv_heads), kRopeThreads, kRopeSharedBytes}, args);
+void launch_rope(Device& device, PageKind kind, const RopeArgs& args) {
+  const LaunchShape shape = {rope_blocks(args.rows, args.heads, args.kv_heads), kRopeThreads,
+                             kRopeSharedBytes};
+  visit_pages(kind,
+              [&](auto pages) { queue(device, &rope_and_store<decltype(pages)>, shape, args); });
 }
 
-void launch_attention(Device& device, const AttentionArgs& args, bool narrow) {
+void launch_attention(Device& device, PageKind kind, const AttentionArgs& args, bool narrow) {
   static_assert(kNarrowColumns == 8);
-  queue(device, narrow ? &attend_narrow_chunk : &attend_chunk,
-        {attend_blocks(args.tile_count, args.kv_heads, args.chunks), kAttendThreads,
-         attend_shared_bytes(args.head_dim, args.chunk_pieces)},
-        args);
+  visit_pages(kind, [&](auto pages) {
+    using Pages = decltype(pages);
+    queue(device, narrow ? &attend_narrow_chunk<Pages> : &attend_chunk<Pages>,
+          {attend_blocks(args.tile_count, args.kv_heads, args.chunks), kAttendThreads,
+           attend_shared_bytes<Pages>(args.head_dim, args.chunk_pieces)},
+          args);
+  });
   queue(device, &merge_chunks, {merge_blocks(args.rows, args.heads, args.head_dim), kMergeThreads},
         args);
+}
+
+std::int32_t attention_shared_bytes(PageKind kind, std::int32_t head_dim) {
+  return visit_pages(kind, [&](auto pages) {
+    return attend_shared_bytes<decltype(pages)>(head_dim, 2);  // more pieces take no more
+  });
 }
 
 }  // namespace sluice::cuda

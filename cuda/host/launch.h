@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/arguments.h"
+#include "cuda/kv_pages.h"
 #include "cuda/weight_tiles.h"
 
 namespace sluice::cuda {
@@ -39,8 +40,10 @@ inline constexpr std::int32_t kMostExperts = 1024;
 void launch_experts(Device& device, const ExpertArgs& args);
 void launch_expert_sum(Device& device, const ExpertSumArgs& args);
 
-void launch_rope(Device& device, const RopeArgs& args);
+void launch_rope(Device& device, PageKind pages, const RopeArgs& args);
 // `narrow`: no tile has more than eight columns.
-void launch_attention(Device& device, const AttentionArgs& args, bool narrow);
+void launch_attention(Device& device, PageKind pages, const AttentionArgs& args, bool narrow);
+// Shared memory that launch_attention asks for at most.
+std::int32_t attention_shared_bytes(PageKind pages, std::int32_t head_dim);
 
 }  // namespace sluice::cuda

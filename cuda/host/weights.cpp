@@ -119,6 +119,14 @@ Vector joined_bias(const ModelSpec& spec, const LayerWeights& w,
   return all;
 }
 
+// Key outliers of a layer; only the int8 cache needs them.
+std::vector<cpu::KeyOutliers> outliers_of(const Model& model, std::uint32_t layer, KvCacheType kv,
+                                          std::uint32_t positions) {
+  if (kv != KvCacheType::kInt8) return {};
+  return cpu::find_key_outliers(model.spec, model.weights.layer[layer], model.spec.layer[layer],
+                                positions);
+}
+
 std::size_t most_pairs(const std::vector<cpu::KeyOutliers>& heads) {
   std::size_t most = 0;
   for (const cpu::KeyOutliers& head : heads) most = std::max(most, head.pairs.size());
@@ -278,11 +286,11 @@ Status upload_outliers(Uploader& uploader, const std::vector<cpu::KeyOutliers>& 
   return {};
 }
 
-Status upload_vectors(Uploader& uploader, const Model& model, std::uint32_t index,
+Status upload_vectors(Uploader& uploader, const Model& model, std::uint32_t index, KvCacheType kv,
                       std::uint32_t positions, DeviceLayer& layer) {
   const LayerWeights& w = model.weights.layer[index];
   const std::string name = fmt::format("vectors of layer {}", index);
-  const auto outliers = cpu::find_key_outliers(model.spec, w, model.spec.layer[index], positions);
+  const auto outliers = outliers_of(model, index, kv, positions);
   const Vector bias = joined_bias(model.spec, w, outliers);
   struct Place {
     const Vector* from;
@@ -333,9 +341,8 @@ bool DeviceProduct::any_float() const {
                      [](const Piece& piece) { return is_float(piece.matrix.type); });
 }
 
-std::int32_t most_outliers(const Model& model, std::uint32_t layer) {
-  return static_cast<std::int32_t>(most_pairs(
-      cpu::find_key_outliers(model.spec, model.weights.layer[layer], model.spec.layer[layer], 0)));
+std::int32_t most_outliers(const Model& model, std::uint32_t layer, KvCacheType kv) {
+  return static_cast<std::int32_t>(most_pairs(outliers_of(model, layer, kv, 0)));
 }
 
 std::uint64_t product_bytes(const DeviceProduct& product) {
@@ -346,7 +353,8 @@ std::uint64_t product_bytes(const DeviceProduct& product) {
   return bytes;
 }
 
-std::uint64_t weight_bytes(const Model& model, LayerRange layers, std::uint32_t positions) {
+std::uint64_t weight_bytes(const Model& model, LayerRange layers, KvCacheType kv,
+                           std::uint32_t positions) {
   std::uint64_t bytes = matrix_bytes(model, layers);
   for (std::uint32_t i = layers.first; i < layers.last; ++i) {
     const LayerWeights& w = model.weights.layer[i];
@@ -356,7 +364,7 @@ std::uint64_t weight_bytes(const Model& model, LayerRange layers, std::uint32_t 
           &w.feed_forward_post_norm}) {
       bytes += v->size() * sizeof(float);
     }
-    const auto outliers = cpu::find_key_outliers(model.spec, w, model.spec.layer[i], 0);
+    const auto outliers = outliers_of(model, i, kv, 0);
     bytes += most_pairs(outliers) * outliers.size() *
              (sizeof(OutlierPair) + std::uint64_t{2} * positions * sizeof(float));
   }
@@ -364,7 +372,7 @@ std::uint64_t weight_bytes(const Model& model, LayerRange layers, std::uint32_t 
 }
 
 Result<DeviceWeights> upload_weights(Device& device, const Model& model, LayerRange layers,
-                                     std::uint32_t positions, cpu::ThreadPool& pool,
+                                     KvCacheType kv, std::uint32_t positions, cpu::ThreadPool& pool,
                                      const std::atomic<bool>* cancel,
                                      const std::function<void(double)>& on_progress) {
   DeviceWeights weights;
@@ -387,7 +395,7 @@ Result<DeviceWeights> upload_weights(Device& device, const Model& model, LayerRa
                    });
   if (!status.ok()) return status.error();
   for (std::uint32_t i = layers.first; i < layers.last; ++i) {
-    SLUICE_RETURN_IF_ERROR(upload_vectors(uploader, model, i, positions, weights.layer[i]));
+    SLUICE_RETURN_IF_ERROR(upload_vectors(uploader, model, i, kv, positions, weights.layer[i]));
     weights.most_outliers = std::max(weights.most_outliers, weights.layer[i].most_outliers);
   }
   SLUICE_ASSIGN_OR_RETURN(weights.output_norm,

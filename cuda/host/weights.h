@@ -60,11 +60,13 @@ struct DeviceWeights {
   std::int32_t most_outliers = 0;  // of any layer
 };
 
-// Bytes that upload() takes on the device.
-std::uint64_t weight_bytes(const Model& model, LayerRange layers, std::uint32_t positions);
+// Bytes that upload() takes on the device. Here and below, large key biases go apart for the cache
+// of type `kv`, as on the CPU.
+std::uint64_t weight_bytes(const Model& model, LayerRange layers, KvCacheType kv,
+                           std::uint32_t positions);
 
 // Outlying pairs of the head that has most, in one layer.
-std::int32_t most_outliers(const Model& model, std::uint32_t layer);
+std::int32_t most_outliers(const Model& model, std::uint32_t layer, KvCacheType kv);
 
 // Bytes of a product that a pass reads (of one expert, where there are several).
 std::uint64_t product_bytes(const DeviceProduct& product);
@@ -72,7 +74,7 @@ std::uint64_t product_bytes(const DeviceProduct& product);
 // Packs the layers' weights on the pool's threads and streams them to the device. kNoMemory,
 // kInterrupted, kFailed.
 Result<DeviceWeights> upload_weights(Device& device, const Model& model, LayerRange layers,
-                                     std::uint32_t positions, cpu::ThreadPool& pool,
+                                     KvCacheType kv, std::uint32_t positions, cpu::ThreadPool& pool,
                                      const std::atomic<bool>* cancel,
                                      const std::function<void(double)>& on_progress);
 

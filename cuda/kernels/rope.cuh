@@ -1,9 +1,9 @@
 // From the results of the query, key and value matrices to what attention reads: biases, norms and
-// rotation, then int8; queries into the pass's memory, keys and values into the cache
-// (cuda/kv_pages.h).
+// rotation, then what the kind of pages wants (cuda/kv_pages.h): int8 or floats for the queries, in
+// the pass's memory, and int8 or f16 for keys and values, in the cache.
 //
-// A warp has a head of a row. Lane l has its dimensions l, l + 32, ..., so that a group of 32 that
-// shares a scale is one value of each lane:
+// A warp has a head of a row. Lane l has its dimensions l, l + 32, ..., so that a group of 32, a
+// record's share, is one value of each lane:
 //
 //   head = | dimensions 0-31 | 32-63 | ...       lane l: x[i] = dimension 32 i + l, 0 past the head
 //
@@ -131,8 +131,10 @@ SIMT_DEVICE std::uint32_t largest_magnitude(float x) {
   return bits;
 }
 
+// -- int8 ----------------------------------------------------------------------------------------
+
 // Quantized as activations are, see quantize_four.
-SIMT_DEVICE void write_query(const RopeArgs& args, std::int64_t row, std::int32_t head,
+SIMT_DEVICE void write_query(Int8Pages, const RopeArgs& args, std::int64_t row, std::int32_t head,
                              const Head& values) {
   const auto lane = static_cast<std::int32_t>(simt::lane());
   const std::int32_t groups = page_groups(args.head_dim);
@@ -164,38 +166,68 @@ SIMT_DEVICE std::uint32_t cache_scale(std::uint32_t max_bits) {
   return bits > 0x7bffu ? 0x7bffu : bits;  // the largest that is finite
 }
 
+// Writes a group of a key or value to its slot of a record.
+SIMT_DEVICE void write_group(Int8Pages pages, simt::Global<std::uint8_t> record, std::int32_t slot,
+                             bool is_value, float x) {
+  const auto lane = static_cast<std::int32_t>(simt::lane());
+  const std::uint32_t max_bits = largest_magnitude(x);
+  const auto scale_bits = static_cast<std::uint16_t>(cache_scale(max_bits));
+  const float scale = simt::half_to_float(scale_bits);
+  std::uint32_t code = 0;
+  if (max_bits < 0x7f800000u && scale != 0.0f) {
+    float y = x * (1.0f / scale);
+    y = y > 127.0f ? 127.0f : y;  // only beyond the largest scale
+    y = y < -127.0f ? -127.0f : y;
+    code = simt::float_bits(y + kRoundMagic) - simt::float_bits(kRoundMagic);
+  }
+  const std::int32_t at = is_value ? value_place(pages, slot, lane) : key_place(pages, slot, lane);
+  simt::store(record + at, static_cast<std::uint8_t>(code));
+  if (lane == 0) simt::store(simt::cast<std::uint16_t>(record + page_scale(slot)), scale_bits);
+}
+
+// -- f16 -----------------------------------------------------------------------------------------
+
+SIMT_DEVICE void write_query(HalfPages, const RopeArgs& args, std::int64_t row, std::int32_t head,
+                             const Head& values) {
+  const auto lane = static_cast<std::int32_t>(simt::lane());
+  const std::int32_t groups = page_groups(args.head_dim);
+  SIMT_UNROLL
+  for (int i = 0; i < kHeadGroups; ++i) {
+    if (i >= groups) break;
+    simt::store(args.q_floats + (((row * args.heads + head) * groups + i) * 32 + lane),
+                values.x[i]);
+  }
+}
+
+// To nearest even; what is beyond the largest f16 becomes infinity, as on the CPU.
+SIMT_DEVICE void write_group(HalfPages pages, simt::Global<std::uint8_t> record, std::int32_t slot,
+                             bool is_value, float x) {
+  const auto lane = static_cast<std::int32_t>(simt::lane());
+  const std::int32_t at = is_value ? value_place(pages, slot, lane) : key_place(pages, slot, lane);
+  simt::store(simt::cast<std::uint16_t>(record + at), simt::float_to_half(x));
+}
+
+// -- The kernel ----------------------------------------------------------------------------------
+
 // Writes a key or value to its slot of the cache.
+template <class Pages>
 SIMT_DEVICE void write_cache(const RopeArgs& args, std::int64_t row, std::int32_t kv_head,
                              bool is_value, const Head& values) {
-  const auto lane = static_cast<std::int32_t>(simt::lane());
   const std::int32_t groups = page_groups(args.head_dim);
   const std::uint32_t block = simt::load(args.row_block + row);
   const std::int32_t slot = simt::load(args.position + row) % kPageTokens;
   const simt::Global<std::uint8_t> records =
-      args.cache + page_record(block, args.kv_heads, args.head_dim, kv_head, is_value, 0);
-  const std::int32_t code_at = is_value ? value_code(slot, lane) : key_code(slot, lane);
+      args.cache + page_record<Pages>(block, args.kv_heads, args.head_dim, kv_head, is_value, 0);
   SIMT_UNROLL
   for (int i = 0; i < kHeadGroups; ++i) {
     if (i >= groups) break;
-    const std::uint32_t max_bits = largest_magnitude(values.x[i]);
-    const auto scale_bits = static_cast<std::uint16_t>(cache_scale(max_bits));
-    const float scale = simt::half_to_float(scale_bits);
-    std::uint32_t code = 0;
-    if (max_bits < 0x7f800000u && scale != 0.0f) {
-      float y = values.x[i] * (1.0f / scale);
-      y = y > 127.0f ? 127.0f : y;  // only beyond the largest scale
-      y = y < -127.0f ? -127.0f : y;
-      code = simt::float_bits(y + kRoundMagic) - simt::float_bits(kRoundMagic);
-    }
-    const simt::Global<std::uint8_t> record = records + std::int64_t{i} * kPageRecord;
-    simt::store(record + code_at, static_cast<std::uint8_t>(code));
-    if (lane == 0) {
-      simt::store(simt::cast<std::uint16_t>(record + page_scale(slot)), scale_bits);
-    }
+    write_group(Pages(), records + std::int64_t{i} * Pages::kRecord, slot, is_value, values.x[i]);
   }
 }
 
-SIMT_KERNEL(kRopeThreads) rope_and_store(RopeArgs args) {
+template <class Pages>
+SIMT_KERNEL(kRopeThreads)
+rope_and_store(RopeArgs args) {
   simt::wait_for_previous();
   const std::int32_t all_heads = args.heads + 2 * args.kv_heads;
   const auto warp = static_cast<std::int32_t>(simt::warp());
@@ -210,13 +242,13 @@ SIMT_KERNEL(kRopeThreads) rope_and_store(RopeArgs args) {
     if (!simt::is_null(args.query_norm)) normalise_head(args, args.query_norm, values);
     rotate_head(args, row, staged, values);
     if (args.outliers.most > 0) write_coefficients(args, row, head, staged, values);
-    write_query(args, row, head, values);
+    write_query(Pages(), args, row, head, values);
   } else if (head < args.heads + args.kv_heads) {
     if (!simt::is_null(args.key_norm)) normalise_head(args, args.key_norm, values);
     rotate_head(args, row, staged, values);
-    write_cache(args, row, head - args.heads, false, values);
+    write_cache<Pages>(args, row, head - args.heads, false, values);
   } else {
-    write_cache(args, row, head - args.heads - args.kv_heads, true, values);
+    write_cache<Pages>(args, row, head - args.heads - args.kv_heads, true, values);
   }
 }
 

@@ -5,7 +5,8 @@
 
 from mutants import write_mutants
 
-FILES = ["rope.cuh", "attention_parts.cuh", "attention.cuh", "attention_merge.cuh"]
+FILES = ["rope.cuh", "attention_parts.cuh", "attention_shared.cuh", "attention_int8.cuh", "attention_f16.cuh", "attention.cuh",
+         "attention_merge.cuh"]
 
 # (name, what is wrong, source, replacement)
 FAULTS = [
@@ -21,10 +22,20 @@ FAULTS = [
     ("unrounded_scale", "scales of the cache are rounded to nearest, not up",
      "nearest + (simt::half_to_float(nearest) < scale ? 1u : 0u)", "nearest"),
     ("wrong_value_place", "values lie as keys do",
-     "is_value ? value_code(slot, lane) : key_code(slot, lane)", "key_code(slot, lane)"),
+     "is_value ? value_place(pages, slot, lane) : key_place(pages, slot, lane);\n"
+     "  simt::store(record + at, static_cast<std::uint8_t>(code));",
+     "is_value ? key_place(pages, slot, lane) : key_place(pages, slot, lane);\n"
+     "  simt::store(record + at, static_cast<std::uint8_t>(code));"),
+    ("wrong_half_place", "values of f16 lie as keys do",
+     "is_value ? value_place(pages, slot, lane) : key_place(pages, slot, lane);\n"
+     "  simt::store(simt::cast<std::uint16_t>(record + at)",
+     "is_value ? key_place(pages, slot, lane) : key_place(pages, slot, lane);\n"
+     "  simt::store(simt::cast<std::uint16_t>(record + at)"),
+    ("unpadded_query", "the floats of a query's padding are left as they are",
+     "    simt::store(args.q_floats +", "    if (32 * i + lane < args.head_dim) simt::store(args.q_floats +"),
     ("cache_offset_of_32_bits", "the offset of a page wraps",
-     "args.cache + page_record(block, args.kv_heads, args.head_dim, kv_head, is_value, 0)",
-     "args.cache + static_cast<std::int32_t>(page_record(block, args.kv_heads, args.head_dim, kv_head, is_value, 0))"),
+     "page_record<Pages>(block, args.kv_heads, args.head_dim, kv_head, is_value, 0)",
+     "static_cast<std::int32_t>(page_record<Pages>(block, args.kv_heads, args.head_dim, kv_head, is_value, 0))"),
     ("padding_pair", "pairs that only fill up a list count",
      "    if (pair.first < 0) continue;\n", ""),
     # Chunks.
@@ -65,12 +76,36 @@ FAULTS = [
     ("wrong_head_of_column", "heads of a column are counted from the tile's first",
      "(tile.column + column) % group", "column % group"),
     ("read_of_32_bits", "the offset of a page wraps where it is read",
-     "record + page_record(block, args.kv_heads, args.head_dim, tile.kv_head, false, 0)",
-     "record + static_cast<std::int32_t>(page_record(block, args.kv_heads, args.head_dim, tile.kv_head, false, 0))"),
+     "page_record<Pages>(block, args.kv_heads, args.head_dim, tile.kv_head, false, 0)",
+     "static_cast<std::int32_t>(page_record<Pages>(block, args.kv_heads, args.head_dim, tile.kv_head, false, 0))"),
     ("restarted_chunk", "each piece of a chunk begins from nothing",
      "piece > tile.first_piece ? simt::load(so_far) : 0.0f", "0.0f"),
     ("lost_last_piece", "a chunk ends a piece too early",
      "first + args.chunk_pieces - 1", "first + args.chunk_pieces - 2"),
+    # Pages of f16.
+    ("missing_scores_sync", "scores are taken from lanes that may still have to write them",
+     "  simt::sync_warp();  // the scores of all lanes are there\n", ""),
+    ("missing_weights_sync", "weights are read before all lanes have written theirs",
+     "  simt::sync_warp();  // the weights of all lanes are there\n", ""),
+    ("query_past_the_tile", "a query past the tile's last column is read",
+     "i < tile.columns * words;", "i < (tile.columns + 1) * words;"),
+    ("unseen_halves_count", "what stands where a column sees nothing is multiplied by nothing instead of left out",
+     "counts ? row[h][i] : 0.0f", "counts || kMasked ? row[h][i] : 0.0f"),
+    ("first_column_sees_all", "what the first column sees from is taken for all",
+     "column_sight(columns - 1).first <= token", "column_sight(0 * columns).first <= token"),
+    ("last_column_sees_all", "what the last column sees up to is taken for all",
+     "column_sight(0).last >= token", "column_sight(columns - 1).last >= token"),
+    ("wrong_slice_lane", "slices of the wrong lanes are added",
+     "exchange(upper ? pair[0] : pair[1], 2)", "exchange(upper ? pair[0] : pair[1], 1)"),
+    ("wrong_slice_order", "the numbers of a slice are taken in another order",
+     "for (int part = 0; part < 2; ++part)", "for (int part = 1; part >= 0; --part)"),
+    ("unfused_slices", "a multiplication and an addition instead of one fused operation",
+     "sum = simt::fma(counts ? row[h][i] : 0.0f, simt::float_of_bits(x.word[i]), sum);",
+     "sum += (counts ? row[h][i] : 0.0f) * simt::float_of_bits(x.word[i]);"),
+    ("wrong_half_stage", "results of f16 stand in the order of their dimensions",
+     "8 * (lane / 8) + 2 * (lane % 4) + lane / 4 % 2;", "8 * (lane % 4) + lane / 4;"),
+    ("wrong_halves", "both halves of a word change places",
+     "(word >> (16 * (i % 2)))", "(word >> (16 - 16 * (i % 2)))"),
     # The merge.
     ("unseen_chunk", "chunks are merged that the row does not see",
      "/ args.chunk_pieces;\n  const std::int64_t block", "/ args.chunk_pieces + 1;\n  const std::int64_t block"),

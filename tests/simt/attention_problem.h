@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "cuda/kernels/attention.cuh"
@@ -24,16 +25,36 @@
 
 namespace sluice::simt {
 
-// A key or value of one token and head, quantized.
+// A key or value of one token and head as a cache holds it.
 struct CachedVector {
+  cuda::PageKind pages = cuda::PageKind::kInt8;
   std::array<std::int8_t, cuda::kMaxHeadDim> code = {};
   std::array<std::uint16_t, cuda::kMaxHeadDim / 32> scale = {};  // f16
-  float value(std::size_t dim) const { return half_to_float(scale[dim / 32]) * code[dim]; }
+  std::array<std::uint16_t, cuda::kMaxHeadDim> half = {};        // f16, instead of the two
+  float value(std::size_t dim) const {
+    return pages == cuda::PageKind::kF16 ? half_to_float(half[dim])
+                                         : half_to_float(scale[dim / 32]) * code[dim];
+  }
 };
 
 // Key and value as the CPU stores them.
-inline void quantize_token(std::uint32_t head_dim, const float* key, const float* value,
-                           CachedVector& key_out, CachedVector& value_out) {
+inline void store_halves(std::uint32_t head_dim, const float* key, const float* value,
+                         CachedVector& key_out, CachedVector& value_out) {
+  const cpu::KvLayout layout = {.type = cpu::KvType::kF16, .head_dim = head_dim};
+  std::vector<std::byte> block(layout.head_bytes());
+  cpu::generic_store_kv(layout, key, value, 0, block.data());
+  key_out.pages = value_out.pages = cuda::PageKind::kF16;
+  for (std::size_t d = 0; d < head_dim; ++d) {
+    std::memcpy(&key_out.half[d], &block[d * cpu::kKvBlock * 2], 2);
+  }
+  std::memcpy(value_out.half.data(), &block[layout.key_bytes()], std::size_t{2} * head_dim);
+}
+inline void store_token(cuda::PageKind pages, std::uint32_t head_dim, const float* key,
+                        const float* value, CachedVector& key_out, CachedVector& value_out) {
+  if (pages == cuda::PageKind::kF16) {
+    store_halves(head_dim, key, value, key_out, value_out);
+    return;
+  }
   const cpu::KvLayout layout = {.type = cpu::KvType::kInt8, .head_dim = head_dim};
   const std::uint32_t groups = layout.padded_dim() / 32;
   std::vector<std::byte> block(layout.head_bytes());
@@ -56,6 +77,7 @@ struct Run {
 };
 
 struct AttentionShape {
+  cuda::PageKind pages = cuda::PageKind::kInt8;
   std::uint32_t head_dim = 64;
   std::uint32_t group = 1;  // query heads of a KV head
   std::uint32_t kv_heads = 1;
@@ -70,8 +92,9 @@ struct AttentionShape {
   std::uint32_t heads() const { return group * kv_heads; }
   std::string text() const {
     std::string s =
-        fmt::format("head_dim {}, {} KV heads of {}, window {}, softcap {}, outliers {}", head_dim,
-                    kv_heads, group, window, softcap, outliers);
+        fmt::format("{} pages, head_dim {}, {} KV heads of {}, window {}, softcap {}, outliers {}",
+                    pages == cuda::PageKind::kF16 ? "f16" : "int8", head_dim, kv_heads, group,
+                    window, softcap, outliers);
     for (const Run& run : runs) s += fmt::format(", {} rows of {}", run.rows, run.context);
     return s;
   }
@@ -154,8 +177,11 @@ class AttentionProblem {
         .blocks =
             static_cast<std::uint32_t>(cuda::attend_blocks(tiles, args.kv_heads, args.chunks)),
         .threads = cuda::kAttendThreads,
-        .shared_bytes =
-            static_cast<std::size_t>(cuda::attend_shared_bytes(args.head_dim, args.chunk_pieces)),
+        .shared_bytes = static_cast<std::size_t>(visit_pages(
+            shape_.pages,
+            [&](auto pages) {
+              return cuda::attend_shared_bytes<decltype(pages)>(args.head_dim, args.chunk_pieces);
+            })),
         .reversed = reversed};
     if (std::string fault = run(grid, [&] { attend_kernel(args); }); !fault.empty()) return fault;
     if (one_piece_chunks && partial_state.written_bytes() != expected_state_bytes_) {
@@ -207,7 +233,8 @@ class AttentionProblem {
           change(Token{run, position, h, key.data(), value.data()});
           keys_.emplace_back();
           values_.emplace_back();
-          quantize_token(shape_.head_dim, key.data(), value.data(), keys_.back(), values_.back());
+          store_token(shape_.pages, shape_.head_dim, key.data(), value.data(), keys_.back(),
+                      values_.back());
         }
       }
     }
@@ -227,6 +254,7 @@ class AttentionProblem {
             query[d] =
                 cpu::testing::uniform(random, -shape_.query_magnitude, shape_.query_magnitude);
           }
+          q_floats_.insert(q_floats_.end(), query.begin(), query.end());
           for (std::size_t g = 0; g < groups_; ++g) {
             std::int8_t codes[32];
             q_scale_.push_back(cpu::generic_quantize_group(&query[32 * g], 32, codes));
@@ -286,8 +314,12 @@ class AttentionProblem {
   }
 
   void make_buffers(std::uint64_t seed) {
-    write(q_buffer_, q_);
-    write(q_scale_buffer_, q_scale_);
+    if (shape_.pages == cuda::PageKind::kF16) {
+      write(q_buffer_, q_floats_);
+    } else {
+      write(q_buffer_, q_);
+      write(q_scale_buffer_, q_scale_);
+    }
     write(tiles_buffer_, tiles_);
     write(places_buffer_, places_);
     std::vector<std::int32_t> positions(row_position_.begin(), row_position_.end());
@@ -305,8 +337,8 @@ class AttentionProblem {
     buffer->write(std::span<const T>(values));
   }
 
-  // Blocks in random order, with garbage and NaN for scales where there is no token. Blocks that
-  // are not in a table stay unwritten.
+  // Blocks in random order, with garbage where there is no token (some of the halves in it are not
+  // finite), and NaN for scales. Blocks that are not in a table stay unwritten.
   void fill_cache(std::uint64_t seed) {
     cpu::testing::Random random(seed + 9);
     std::vector<std::uint32_t> numbers(table_size_);
@@ -316,7 +348,9 @@ class AttentionProblem {
     std::shuffle(numbers.begin(), numbers.end(), random);
     const auto kv_heads = static_cast<std::int32_t>(shape_.kv_heads);
     const auto head_dim = static_cast<std::int32_t>(shape_.head_dim);
-    const auto page_bytes = static_cast<std::size_t>(cuda::page_bytes(kv_heads, head_dim));
+    const auto page_bytes = static_cast<std::size_t>(visit_pages(shape_.pages, [&](auto pages) {
+      return cuda::page_bytes<decltype(pages)>(kv_heads, head_dim);
+    }));
     cache_ = std::make_unique<Buffer>("cache", (shape_.first_block + table_size_) * page_bytes);
     blocks_ = std::make_unique<Buffer>("blocks", 4 * table_size_);
     for (std::size_t run = 0; run < shape_.runs.size(); ++run) {
@@ -326,7 +360,8 @@ class AttentionProblem {
         blocks_->write(4 * entry, &block, 4);
         std::vector<std::byte> page(page_bytes);
         for (std::size_t i = 0; i < page.size(); ++i) {
-          const bool is_scale = i % cuda::kPageRecord >= cuda::kPageScales;
+          const bool is_scale = shape_.pages == cuda::PageKind::kInt8 &&
+                                i % cuda::Int8Pages::kRecord >= cuda::Int8Pages::kScales;
           page[i] = static_cast<std::byte>(is_scale ? 0xff : random() & 0xff);
         }
         for (std::uint32_t slot = 0; slot < 32 && start + slot < shape_.runs[run].context; ++slot) {
@@ -343,25 +378,39 @@ class AttentionProblem {
 
   void put(std::vector<std::byte>& page, std::uint32_t kv_head, std::uint32_t slot, bool is_value,
            const CachedVector& vector) const {
-    const auto token = static_cast<std::int32_t>(slot);
-    for (std::size_t g = 0; g < groups_; ++g) {
-      const auto record = static_cast<std::size_t>(cuda::page_record(
-          0, static_cast<std::int32_t>(shape_.kv_heads), static_cast<std::int32_t>(shape_.head_dim),
-          static_cast<std::int32_t>(kv_head), is_value, static_cast<std::int32_t>(g)));
-      for (std::int32_t d = 0; d < 32; ++d) {
-        const std::int32_t at = is_value ? cuda::value_code(token, d) : cuda::key_code(token, d);
-        page[record + static_cast<std::size_t>(at)] =
-            static_cast<std::byte>(vector.code[32 * g + static_cast<std::size_t>(d)]);
+    visit_pages(shape_.pages, [&](auto pages) {
+      using Pages = decltype(pages);
+      const auto token = static_cast<std::int32_t>(slot);
+      for (std::size_t g = 0; g < groups_; ++g) {
+        std::byte* record = &page[static_cast<std::size_t>(cuda::page_record<Pages>(
+            0, static_cast<std::int32_t>(shape_.kv_heads),
+            static_cast<std::int32_t>(shape_.head_dim), static_cast<std::int32_t>(kv_head),
+            is_value, static_cast<std::int32_t>(g)))];
+        for (std::int32_t d = 0; d < 32; ++d) {
+          const std::int32_t at =
+              is_value ? value_place(pages, token, d) : key_place(pages, token, d);
+          const std::size_t dim = 32 * g + static_cast<std::size_t>(d);
+          if constexpr (std::is_same_v<Pages, cuda::HalfPages>) {
+            std::memcpy(record + at, &vector.half[dim], 2);
+          } else {
+            std::memcpy(record + at, &vector.code[dim], 1);
+          }
+        }
+        if constexpr (std::is_same_v<Pages, cuda::Int8Pages>) {
+          std::memcpy(record + cuda::page_scale(token), &vector.scale[g], 2);
+        }
       }
-      const auto at = static_cast<std::size_t>(cuda::page_scale(token));
-      std::memcpy(&page[record + at], &vector.scale[g], 2);
-    }
+    });
   }
 
   cuda::AttentionArgs arguments() {
     cuda::AttentionArgs args = {};
-    args.q = q_buffer_->pointer<const std::int8_t>();
-    args.q_scale = q_scale_buffer_->pointer<const float>();
+    if (shape_.pages == cuda::PageKind::kF16) {
+      args.q_floats = q_buffer_->pointer<const float>();
+    } else {
+      args.q = q_buffer_->pointer<const std::int8_t>();
+      args.q_scale = q_scale_buffer_->pointer<const float>();
+    }
     args.cache = cache_->pointer<const std::uint8_t>();
     args.blocks = blocks_->pointer<const std::uint32_t>();
     args.tiles = tiles_buffer_->pointer<const cuda::AttentionTile>();
@@ -404,9 +453,20 @@ class AttentionProblem {
     }
   }
 
-  float score(std::size_t row, std::uint32_t head, std::uint32_t position) const {
-    const CachedVector& key = keys_[token_index(row_run_[row], position, head / shape_.group)];
-    const std::size_t query = row * shape_.heads() + head;
+  // Of four slices, eight of each 32 numbers each, in sequence.
+  template <class Product>
+  static float add_slices(std::size_t count, const Product& product) {
+    float slice[4] = {};
+    for (std::size_t i = 0; i < count; ++i) slice[i % 32 / 8] = product(i, slice[i % 32 / 8]);
+    return (slice[0] + slice[1]) + (slice[2] + slice[3]);
+  }
+
+  float raw_score(std::size_t query, const CachedVector& key) const {
+    if (shape_.pages == cuda::PageKind::kF16) {
+      return add_slices(32 * groups_, [&](std::size_t d, float sum) {
+        return std::fmaf(half_to_float(key.half[d]), q_floats_[query * groups_ * 32 + d], sum);
+      });
+    }
     float s = 0;
     for (std::size_t g = 0; g < groups_; ++g) {
       std::int32_t dot = 0;
@@ -416,6 +476,12 @@ class AttentionProblem {
       s = std::fmaf(q_scale_[query * groups_ + g] * half_to_float(key.scale[g]),
                     static_cast<float>(dot), s);
     }
+    return s;
+  }
+
+  float score(std::size_t row, std::uint32_t head, std::uint32_t position) const {
+    const CachedVector& key = keys_[token_index(row_run_[row], position, head / shape_.group)];
+    float s = raw_score(row * shape_.heads() + head, key);
     for_outliers(row, head, position, [&](float c, float t) { s = std::fmaf(c, t, s); });
     s *= scale();
     if (shape_.softcap > 0) s = shape_.softcap * cpu::scalar_tanh(s * (1.0f / shape_.softcap));
@@ -425,6 +491,15 @@ class AttentionProblem {
   // The share of a page (from token `start` of the piece) in the output of a dimension.
   float page_share(std::size_t row, std::uint32_t head, std::uint32_t piece, std::uint32_t start,
                    Range seen, const float* p, std::size_t dim) const {
+    if (shape_.pages == cuda::PageKind::kF16) {
+      return add_slices(32, [&](std::size_t i, float sum) {
+        const std::uint32_t position = 256 * piece + start + static_cast<std::uint32_t>(i);
+        if (position < seen.first || position > seen.last) return std::fmaf(0.0f, 0.0f, sum);
+        const CachedVector& value =
+            values_[token_index(row_run_[row], position, head / shape_.group)];
+        return std::fmaf(half_to_float(value.half[dim]), p[start + i], sum);
+      });
+    }
     const std::size_t g = dim / 32;
     float w[32] = {};
     std::int8_t v[32] = {};
@@ -504,8 +579,10 @@ class AttentionProblem {
       const CachedVector& key = keys_[token_index(row_run_[row], position, kv_head)];
       double x = 0;
       for (std::size_t d = 0; d < shape_.head_dim; ++d) {
-        x += double{q_scale_[query * groups_ + d / 32]} * q_[query * groups_ * 32 + d] *
-             key.value(d);
+        const std::size_t at = query * groups_ * 32 + d;
+        const double q = shape_.pages == cuda::PageKind::kF16 ? double{q_floats_[at]}
+                                                              : double{q_scale_[at / 32]} * q_[at];
+        x += q * key.value(d);
       }
       for_outliers(row, head, position, [&](float c, float t) { x += double{c} * double{t}; });
       x *= double{scale()};
@@ -591,6 +668,7 @@ class AttentionProblem {
   std::vector<std::uint32_t> row_position_;  // [rows]
   std::vector<std::int8_t> q_;               // [rows][heads][padded_dim]
   std::vector<float> q_scale_;               // [rows][heads][groups]
+  std::vector<float> q_floats_;              // [rows][heads][padded_dim]
   std::uint32_t positions_ = 0;              // of the outliers' table
   std::vector<cuda::OutlierPair> pairs_;     // [kv_heads][outliers]
   std::vector<float> table_;                 // [kv_heads][outliers][2][positions]

@@ -18,6 +18,7 @@
 namespace sluice::simt {
 
 struct RopeShape {
+  cuda::PageKind pages = cuda::PageKind::kInt8;
   std::uint32_t rows = 1;
   std::uint32_t heads = 1;
   std::uint32_t kv_heads = 1;
@@ -33,9 +34,10 @@ struct RopeShape {
   std::uint32_t all_heads() const { return heads + 2 * kv_heads; }
   std::string text() const {
     return fmt::format(
-        "{} rows, {} and {} heads of {}, {} rotated {}, bias {}, norms {}, outliers {}, up to {}",
-        rows, heads, kv_heads, head_dim, rope_dims, interleaved ? "in pairs" : "in halves",
-        has_bias, has_norms, outliers, magnitude);
+        "{} pages, {} rows, {} and {} heads of {}, {} rotated {}, bias {}, norms {}, outliers {}, "
+        "up to {}",
+        pages == cuda::PageKind::kF16 ? "f16" : "int8", rows, heads, kv_heads, head_dim, rope_dims,
+        interleaved ? "in pairs" : "in halves", has_bias, has_norms, outliers, magnitude);
   }
 };
 
@@ -85,7 +87,9 @@ class RopeProblem {
   std::string check(const Kernel& kernel, bool reversed = false) {
     const auto kv_heads = static_cast<std::int32_t>(shape_.kv_heads);
     const auto head_dim = static_cast<std::int32_t>(shape_.head_dim);
-    const auto page_bytes = static_cast<std::size_t>(cuda::page_bytes(kv_heads, head_dim));
+    const auto page_bytes = static_cast<std::size_t>(visit_pages(shape_.pages, [&](auto pages) {
+      return cuda::page_bytes<decltype(pages)>(kv_heads, head_dim);
+    }));
     const std::size_t queries = std::size_t{shape_.rows} * shape_.heads;
     cuda::RopeArgs args = {};
     args.qkv = input(qkv_);
@@ -96,12 +100,16 @@ class RopeProblem {
     args.sine = input(sine_);
     args.position = input(position_);
     args.row_block = input(row_block_);
-    Buffer q("q", queries * groups_ * 32);
+    Buffer q("q", queries * groups_ * 32 * (is_half() ? 4 : 1));
     Buffer q_scale("q_scale", queries * groups_ * 4);
     Buffer cache("cache", (shape_.first_block + position_blocks()) * page_bytes);
     Buffer coefficients("coefficients", queries * shape_.outliers * 8 + 8);
-    args.q = q.pointer<std::int8_t>();
-    args.q_scale = q_scale.pointer<float>();
+    if (is_half()) {
+      args.q_floats = q.pointer<float>();
+    } else {
+      args.q = q.pointer<std::int8_t>();
+      args.q_scale = q_scale.pointer<float>();
+    }
     args.cache = cache.pointer<std::uint8_t>();
     if (shape_.outliers > 0) {
       args.outliers.pairs = input(pairs_);
@@ -129,6 +137,8 @@ class RopeProblem {
   }
 
  private:
+  bool is_half() const { return shape_.pages == cuda::PageKind::kF16; }
+
   std::string compare(const Buffer& q, const Buffer& q_scale, const Buffer& cache,
                       const Buffer& coefficients) const {
     std::size_t coefficient_bytes = 0;
@@ -160,16 +170,19 @@ class RopeProblem {
       for (std::uint32_t h = 0; h < shape_.kv_heads; ++h) {
         CachedVector key;
         CachedVector value;
-        quantize_token(shape_.head_dim, rotated(r, shape_.heads + h).data(),
-                       rotated(r, shape_.heads + shape_.kv_heads + h).data(), key, value);
+        store_token(shape_.pages, shape_.head_dim, rotated(r, shape_.heads + h).data(),
+                    rotated(r, shape_.heads + shape_.kv_heads + h).data(), key, value);
         for (const bool is_value : {false, true}) {
-          std::string wrong = compare_cached(is_value ? value : key, is_value, r, h, cache);
+          const CachedVector& wanted = is_value ? value : key;
+          std::string wrong = is_half() ? compare_halves(wanted, is_value, r, h, cache)
+                                        : compare_cached(wanted, is_value, r, h, cache);
           if (!wrong.empty()) return wrong;
         }
       }
     }
     // Nothing else is written: what the shape asks for is there by the comparisons.
-    const std::size_t cache_bytes = std::size_t{shape_.rows} * shape_.kv_heads * 2 * groups_ * 34;
+    const std::size_t cache_bytes =
+        std::size_t{shape_.rows} * shape_.kv_heads * 2 * groups_ * (is_half() ? 64 : 34);
     if (shape_.first_block == 0 && cache.written_bytes() != cache_bytes) {
       return fmt::format("{} bytes of the cache are written, not {}", cache.written_bytes(),
                          cache_bytes);
@@ -219,7 +232,14 @@ class RopeProblem {
 
   std::string compare_query(const std::vector<float>& head, std::size_t query, const Buffer& q,
                             const Buffer& q_scale) const {
-    for (std::size_t g = 0; g < groups_; ++g) {
+    for (std::size_t d = 0; is_half() && d < 32 * groups_; ++d) {
+      const float wanted = d < head.size() ? head[d] : 0.0f;
+      const auto found = q.read<float>(query * groups_ * 32 + d);
+      if (!same(found, wanted)) {
+        return fmt::format("dimension {} of query {} is {}, not {}", d, query, found, wanted);
+      }
+    }
+    for (std::size_t g = 0; !is_half() && g < groups_; ++g) {
       std::int8_t codes[32];
       const std::size_t count = std::min<std::size_t>(32, shape_.head_dim - 32 * g);
       const float wanted =
@@ -266,6 +286,25 @@ class RopeProblem {
                              is_value ? "value" : "key", kv_head, row, cache.read<std::int8_t>(at),
                              wanted.code[32 * g + d]);
         }
+      }
+    }
+    return {};
+  }
+
+  // Rows of tokens for keys, of dimensions for values.
+  std::string compare_halves(const CachedVector& wanted, bool is_value, std::uint32_t row,
+                             std::uint32_t kv_head, const Buffer& cache) const {
+    const std::size_t token = static_cast<std::size_t>(position_[row]) % 32;
+    for (std::size_t d = 0; d < 32 * groups_; ++d) {
+      const std::size_t record =
+          ((row_block_[row] * std::size_t{shape_.kv_heads} + kv_head) * 2 + (is_value ? 1 : 0)) *
+              groups_ +
+          d / 32;
+      const std::size_t at = is_value ? d % 32 * 32 + token : token * 32 + d % 32;
+      const auto found = cache.read<std::uint16_t>(record * 1024 + at);
+      if (found != wanted.half[d]) {
+        return fmt::format("dimension {} of {} {} of row {} is {:#x}, not {:#x}", d,
+                           is_value ? "value" : "key", kv_head, row, found, wanted.half[d]);
       }
     }
     return {};

@@ -1,0 +1,260 @@
+// Attention over pages of f16 keys and values (cuda/kv_pages.h): halves become floats, which is
+// exact, and are summed by fused operations in float, one order for all. (Tensor cores take halves
+// too, but the order and the rounding of their sums are specified for no device.)
+//
+// Scores are products of keys and queries, sums along dimensions; results are products of values
+// and weights, sums along tokens. Both are rows of a record times an operand of each column:
+//
+//   lane (a, s) = (lane / 4, lane % 4) has rows 8 h + a of a record, h = 0 to 3, and of each the
+//   eight numbers 8 s .. 8 s + 7: its slice
+//
+//   score     slice s: dimensions 8 s .. 8 s + 7 of each group of 32, groups and dimensions in
+//             sequence, by fma from 0; then (s0 + s1) + (s2 + s3). Dimensions up to padded_dim
+//             count: they are zeros.
+//   values    slice s: tokens 8 s .. 8 s + 7 of the page in sequence, by fma from 0; then
+//             (s0 + s1) + (s2 + s3). A token that the column does not see counts as 0 * 0,
+//             whatever stands there.
+//
+// What binds. A token of a KV head has 4 bytes for each dimension, and two fused operations for each
+// column beside two conversions. In instructions of a warp, a record of keys (2 KB) takes 4 loads,
+// 32 conversions, and for each column 32 fma, 2 loads of the operand from shared memory and about 1
+// of control; one of values the same, 12 to add the slices and 1 to stage the result; scores another
+// 3 or so. That is 72 + 86 C instructions for 4 KB with C columns. A multiprocessor issues four in a
+// clock, so 132 of an H200 at 1.75 GHz would go through
+//
+//   columns (of a row: the group)   1      2      4      8      16
+//   clocks for 4 KB                 40     61     104    190    362
+//   TB/s                            24     15     9.1    5.0    2.6
+//
+// against the 4.8 TB/s of its memory. Up to four columns memory binds. At eight fma is level with
+// it, and so is the pipe to shared memory (for a column 4 loads of 16 bytes at 4 clocks each, 3
+// shuffles, a store: 160 clocks, and 32 for the records), so a group of eight will fall somewhat
+// short. At sixteen, and so in prompts, fma binds: slower than int8, whose products are those of
+// tensor cores. These are counts, not measurements; tools/gpu_bench.cpp measures.
+//
+// Shared memory of its own:
+//
+//   weights   [8 pages][16 columns][36] float, 32 used, of one warp each: raw scores on their way
+//             from the lanes that have them to those of the share, then p, by token
+//   query     [16 columns][padded_dim] float
+#pragma once
+
+#include "cuda/kernels/attention_shared.cuh"
+
+namespace sluice::cuda {
+
+struct HalfShared {
+  static constexpr std::int32_t kWeightsColumn = 36;  // floats
+  static constexpr std::int32_t kWeightsPage = kTileColumns * kWeightsColumn;
+  static constexpr std::int32_t kWeights = AttendShared::kOwn;
+  static constexpr std::int32_t kQuery = kWeights + kPiecePages * kWeightsPage * 4;
+};
+SIMT_ANYWHERE std::int32_t own_shared_bytes(HalfPages, std::int32_t head_dim) {
+  return HalfShared::kQuery - AttendShared::kOwn + kTileColumns * 32 * page_groups(head_dim) * 4;
+}
+// Blocks of threads that a multiprocessor holds at a time, for which the compiler saves registers.
+SIMT_ANYWHERE std::int32_t attend_together(HalfPages) { return 2; }
+// More than eight columns have enough to do while they wait, and need the registers.
+template <int kHalves>
+SIMT_ANYWHERE bool keys_ahead(HalfPages) {
+  return kHalves == 1;
+}
+template <int kHalves>
+SIMT_ANYWHERE bool values_ahead(HalfPages) {
+  return kHalves == 1;
+}
+
+// What column 0 has of a page for this warp; the next columns follow.
+SIMT_DEVICE simt::Shared<float> page_weights() {
+  return simt::cast<float>(simt::dynamic_shared() + HalfShared::kWeights) +
+         static_cast<std::int32_t>(simt::warp()) * HalfShared::kWeightsPage;
+}
+
+// The queries of a tile, to shared memory; nobody reads those past its last column.
+SIMT_DEVICE void stage_query_values(HalfPages, const AttentionArgs& args,
+                                    const AttentionTile& tile, std::int32_t kv_head) {
+  const std::int32_t words = 8 * page_groups(args.head_dim);  // of 16 bytes, a column
+  const simt::Shared<std::uint8_t> shared = simt::dynamic_shared() + HalfShared::kQuery;
+  for (auto i = static_cast<std::int32_t>(simt::thread_index()); i < tile.columns * words;
+       i += kAttendThreads) {
+    const std::int64_t query = column_query(args, tile, kv_head, i / words);
+    const simt::Global<const float> from = args.q_floats + (query * words + i % words) * 4;
+    simt::store_words(shared + 16 * i, simt::load_words(from));
+  }
+}
+
+// -- Records times operands ----------------------------------------------------------------------
+
+struct HalfRecord {
+  simt::Words row[4];  // the lane's slice of rows 8 h + a
+};
+SIMT_DEVICE HalfRecord load_record(HalfPages, simt::Global<const std::uint8_t> record) {
+  const auto lane = static_cast<std::int32_t>(simt::lane());
+  HalfRecord share;
+  SIMT_UNROLL
+  for (int h = 0; h < 4; ++h) share.row[h] = simt::load_words(record + (512 * h + 16 * lane));
+  return share;
+}
+
+// Sums of columns and rows 8 h + a over the lane's slice.
+template <int kHalves>
+struct SliceSums {
+  float x[8 * kHalves][4];
+};
+
+// Adds a record's products. `operand` is what column 0 multiplies the record's first number of a
+// row by; that of the next column is `stride` floats on. Where kMasked, numbers of a row are tokens
+// from `token` on, and those that a column does not see are taken for zeros.
+template <bool kMasked, int kHalves>
+SIMT_DEVICE void multiply_record(const HalfRecord& record, simt::Shared<float> operand,
+                                 std::int32_t stride, std::int32_t columns, std::int32_t token,
+                                 SliceSums<kHalves>& sums) {
+  const std::int32_t slice = static_cast<std::int32_t>(simt::lane()) % 4 * 8;
+  SIMT_UNROLL
+  for (int part = 0; part < 2; ++part) {
+    const std::int32_t first = slice + 4 * part;
+    float row[4][4];
+    SIMT_UNROLL
+    for (int h = 0; h < 4; ++h) {
+      SIMT_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const std::uint32_t word = record.row[h].word[2 * part + i / 2];
+        row[h][i] = simt::half_to_float(static_cast<std::uint16_t>(word >> (16 * (i % 2))));
+      }
+    }
+    SIMT_UNROLL
+    for (int column = 0; column < 8 * kHalves; ++column) {
+      if (column >= columns) break;
+      const simt::Words x = simt::load_words(operand + (column * stride + first));
+      Sight sight = {};
+      if (kMasked) sight = column_sight(column);
+      SIMT_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const std::int32_t at = token + first + i;
+        const bool counts = !kMasked || (at >= sight.first && at <= sight.last);
+        SIMT_UNROLL
+        for (int h = 0; h < 4; ++h) {
+          float& sum = sums.x[column][h];
+          sum = simt::fma(counts ? row[h][i] : 0.0f, simt::float_of_bits(x.word[i]), sum);
+        }
+      }
+    }
+  }
+}
+
+// Adds the slices of four lanes: lane (a, s) gets the sum of row 8 s + a.
+SIMT_DEVICE float add_slices(const float (&x)[4]) {
+  const std::uint32_t slice = simt::lane() % 4;
+  const auto exchange = [](float given, std::uint32_t lanes) {
+    return simt::float_of_bits(
+        simt::shuffle_xor(simt::kAllLanes, simt::float_bits(given), lanes));
+  };
+  const bool odd = slice % 2 != 0;
+  const bool upper = slice >= 2;
+  float pair[2];  // of rows 8 (2 k + s % 2) + a
+  SIMT_UNROLL
+  for (int k = 0; k < 2; ++k) {
+    const float own = odd ? x[2 * k + 1] : x[2 * k];
+    pair[k] = own + exchange(odd ? x[2 * k] : x[2 * k + 1], 1);
+  }
+  const float own = upper ? pair[1] : pair[0];
+  return own + exchange(upper ? pair[0] : pair[1], 2);
+}
+
+// -- Scores --------------------------------------------------------------------------------------
+
+template <int kHalves>
+SIMT_DEVICE SliceSums<kHalves> begin_scores(HalfPages) {
+  return {};
+}
+template <int kHalves>
+SIMT_DEVICE void add_scores(const HalfRecord& keys, std::int32_t group, std::int32_t head_dim,
+                            std::int32_t columns, SliceSums<kHalves>& sums) {
+  const simt::Shared<float> query =
+      simt::cast<float>(simt::dynamic_shared() + HalfShared::kQuery) + 32 * group;
+  multiply_record<false>(keys, query, 32 * page_groups(head_dim), columns, 0, sums);
+}
+template <int kHalves>
+SIMT_DEVICE Share<kHalves> finish_scores(const SliceSums<kHalves>& sums, std::int32_t columns) {
+  const auto lane = static_cast<std::int32_t>(simt::lane());
+  const simt::Shared<float> scores = page_weights();
+  SIMT_UNROLL
+  for (int column = 0; column < 8 * kHalves; ++column) {
+    if (column >= columns) break;
+    simt::store(scores + (column * HalfShared::kWeightsColumn + 8 * (lane % 4) + lane / 4),
+                add_slices(sums.x[column]));
+  }
+  simt::sync_warp();  // the scores of all lanes are there
+  Share<kHalves> share = {};
+  SIMT_UNROLL
+  for (int half = 0; half < kHalves; ++half) {
+    const std::int32_t column = lane / 4 + 8 * half;
+    if (column >= columns) continue;
+    SIMT_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      SIMT_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const std::int32_t token = 8 * j + lane % 4 * 2 + i;
+        share.x[half][j][i] = simt::load(scores + (column * HalfShared::kWeightsColumn + token));
+      }
+    }
+  }
+  return share;
+}
+
+// -- Values --------------------------------------------------------------------------------------
+
+// Weights for all records of a page. The scores that stood in their place have been read: there was
+// a barrier.
+template <int kHalves>
+SIMT_DEVICE void keep_weights(HalfPages, const Share<kHalves>& p) {
+  const auto lane = static_cast<std::int32_t>(simt::lane());
+  const simt::Shared<float> weights = page_weights();
+  SIMT_UNROLL
+  for (int half = 0; half < kHalves; ++half) {
+    const std::int32_t column = lane / 4 + 8 * half;
+    SIMT_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      SIMT_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const std::int32_t token = 8 * j + lane % 4 * 2 + i;
+        simt::store(weights + (column * HalfShared::kWeightsColumn + token), p.x[half][j][i]);
+      }
+    }
+  }
+  simt::sync_warp();  // the weights of all lanes are there
+}
+
+// Whether all columns of the tile see the whole page. Rows ascend, so the first column says what is
+// seen last, and the last one what is seen first.
+SIMT_DEVICE bool all_see(std::int32_t token, std::int32_t columns) {
+  return column_sight(columns - 1).first <= token &&
+         column_sight(0).last >= token + kPageTokens - 1;
+}
+
+template <int kHalves>
+SIMT_DEVICE void stage_values(const HalfRecord& values, const Share<kHalves>& /*p*/,
+                              const Visible<kHalves>& /*visible*/, std::int32_t columns,
+                              std::int32_t token) {
+  SliceSums<kHalves> sums = {};
+  if (all_see(token, columns)) {
+    multiply_record<false>(values, page_weights(), HalfShared::kWeightsColumn, columns, token,
+                           sums);
+  } else {
+    multiply_record<true>(values, page_weights(), HalfShared::kWeightsColumn, columns, token, sums);
+  }
+  const auto lane = static_cast<std::int32_t>(simt::lane());
+  const auto page = static_cast<std::int32_t>(simt::warp());
+  const std::int32_t place = 8 * (lane / 8) + 2 * (lane % 4) + lane / 4 % 2;  // of dimension 8 s + a
+  const simt::Shared<std::uint8_t> stage =
+      simt::dynamic_shared() +
+      (AttendShared::kStage + page * AttendShared::kStagePage + 4 * place);
+  SIMT_UNROLL
+  for (int column = 0; column < 8 * kHalves; ++column) {
+    if (column >= columns) break;
+    simt::store(simt::cast<float>(stage + column * AttendShared::kStageColumn),
+                add_slices(sums.x[column]));
+  }
+}
+
+}  // namespace sluice::cuda
