@@ -221,6 +221,18 @@ struct RopeArgs {
   float epsilon;
 };
 
+// kernels/qkv.cuh: query, key and value matrices, or some of them, and RopeArgs' work on their
+// results.
+struct QkvArgs {
+  // Whole heads, of a multiple of 32 rows. `out` is where rope.qkv has head `first_head`; no
+  // experts.
+  MatvecArgs product;
+  RopeArgs rope;
+  Global<std::uint32_t> arrivals;  // a word for each head of the product, 0 before and after
+  std::int32_t first_head;
+  bool half_pages;  // cuda/kv_pages.h: f16 instead of int8
+};
+
 // Up to 16 query heads that see one sequence through one KV head. Rows of a pass that belong to
 // one sequence are a run; its columns are (row, head of the group), column c is row
 // first_row + c / group and head c % group.

@@ -11,6 +11,7 @@
 #include "cuda/kernels/matvec_mma.cuh"
 #include "cuda/kernels/quantize.cuh"
 #include "tests/simt/matvec_problem.h"
+#include "tests/simt/qkv_problem.h"
 
 namespace sluice::simt {
 enum class Check : std::uint8_t {
@@ -19,6 +20,7 @@ enum class Check : std::uint8_t {
   kKTypes,
   kExperts,
   kGated,
+  kQkv,
   kGemm,
   kGemmExperts,
   kQuantize
@@ -31,6 +33,11 @@ enum class Check : std::uint8_t {
     using MatvecArgs = sluice::cuda::name::MatvecArgs;                                   \
     using QuantizeArgs = sluice::cuda::name::QuantizeArgs;                               \
     using GatedArgs = sluice::cuda::name::GatedArgs;                                     \
+    using QkvArgs = sluice::cuda::name::QkvArgs;                                         \
+    template <class Tiles, int kXRows>                                                   \
+    static void qkv_mma(QkvArgs args) {                                                  \
+      sluice::cuda::name::qkv_mma<Tiles, kXRows>(args);                                  \
+    }                                                                                    \
     template <class Tiles, int kXRows>                                                   \
     static void gated_dp4a(GatedArgs args) {                                             \
       sluice::cuda::name::gated_dp4a<Tiles, kXRows>(args);                               \
@@ -66,6 +73,11 @@ struct real_kernels {
   using MatvecArgs = cuda::MatvecArgs;
   using QuantizeArgs = cuda::QuantizeArgs;
   using GatedArgs = cuda::GatedArgs;
+  using QkvArgs = cuda::QkvArgs;
+  template <class Tiles, int kXRows>
+  static void qkv_mma(QkvArgs args) {
+    cuda::qkv_mma<Tiles, kXRows>(args);
+  }
   template <class Tiles, int kXRows>
   static void gated_dp4a(GatedArgs args) {
     cuda::gated_dp4a<Tiles, kXRows>(args);
@@ -198,6 +210,12 @@ std::string complaint() {
                              cuda::matvec_shared_bytes<TilesQ4_0, 2, 2>(), false),
              eleven.check_gated(Kernels::template gated_mma<cuda::TilesQ4_K, 16>,
                                 cuda::matvec_shared_bytes<cuda::TilesQ4_K, 16, 2>(), true)};
+  } else if constexpr (kCheck == Check::kQkv) {
+    static QkvProblem eleven(
+        BlockType::kQ4_0, 96,
+        {.rows = 11, .heads = 2, .kv_heads = 1, .head_dim = 96, .rope_dims = 96}, 13);
+    found = {eleven.check(Kernels::template qkv_mma<TilesQ4_0, 16>,
+                          cuda::qkv_shared_bytes<TilesQ4_0, 16>())};
   } else if constexpr (kCheck == Check::kGemm) {
     // Two blocks of threads either way, the second ones with a row and a tile; segments of two.
     static MatvecProblem large({BlockType::kQ4_0, 129, 32 * 13, 65}, 9);
@@ -222,6 +240,7 @@ TEST_CASE("kernels without a fault are not complained about") {
   CHECK(complaint<real_kernels, Check::kKTypes>() == "");
   CHECK(complaint<real_kernels, Check::kExperts>() == "");
   CHECK(complaint<real_kernels, Check::kGated>() == "");
+  CHECK(complaint<real_kernels, Check::kQkv>() == "");
   CHECK(complaint<real_kernels, Check::kGemm>() == "");
   CHECK(complaint<real_kernels, Check::kGemmExperts>() == "");
   CHECK(complaint<real_kernels, Check::kFarTile>() == "");

@@ -13,6 +13,7 @@
 #include "src/backend/cpu/pack_layout.h"
 #include "tests/sanitized.h"
 #include "tests/simt/matvec_problem.h"
+#include "tests/simt/qkv_problem.h"
 
 namespace sluice::simt {
 namespace {
@@ -219,6 +220,53 @@ TEST_CASE("gate and up in one: experts, large values, and one that is not finite
   MatvecProblem poisoned({BlockType::kQ8_0, 64, 96, 2}, 92,
                          [](auto&, auto& x) { x[40] = std::numeric_limits<float>::quiet_NaN(); });
   check_gated(poisoned, 2, false, false);
+}
+
+// -- Query, key and value, to the cache ----------------------------------------------------------
+
+void check_qkv(QkvProblem& problem, std::uint32_t rows, BlockType type, bool reversed) {
+  CAPTURE(problem.text());
+  cuda::visit_tiles(*cuda::tile_kind(type), [&](auto tiles) {
+    using Tiles = decltype(tiles);
+    const auto check = [&]<int kXRows>(void (*kernel)(cuda::QkvArgs)) {
+      CHECK(problem.check(kernel, cuda::qkv_shared_bytes<Tiles, kXRows>(), reversed) == "");
+    };
+    if (rows == 1) check.template operator()<1>(cuda::qkv_dp4a<Tiles, 1>);
+    if (rows <= 2) check.template operator()<2>(cuda::qkv_dp4a<Tiles, 2>);
+    if (rows <= 8) check.template operator()<8>(cuda::qkv_mma<Tiles, 8>);
+    check.template operator()<16>(cuda::qkv_mma<Tiles, 16>);
+  });
+}
+
+TEST_CASE("query, key and value in one: the bits of the product, then of rotation and storing") {
+  struct Case {
+    BlockType type;
+    std::uint32_t cols, rows, heads, kv_heads, head_dim, rope_dims;
+  };
+  const Case cases[] = {{BlockType::kQ4_0, 64, 1, 4, 2, 32, 32},
+                        {BlockType::kQ4_K, 256, 2, 2, 1, 128, 128},
+                        {BlockType::kQ6_K, 512, 5, 3, 3, 64, 64},
+                        {BlockType::kQ8_0, 96, 13, 4, 1, 96, 48},
+                        {BlockType::kMXFP4, 32 * 9, 16, 1, 1, 256, 256}};
+  std::uint64_t seed = 400;
+  for (const Case& c : cases) {
+    for (const cuda::PageKind pages : {cuda::PageKind::kInt8, cuda::PageKind::kF16}) {
+      ++seed;
+      QkvProblem problem(c.type, c.cols,
+                         {.pages = pages,
+                          .rows = c.rows,
+                          .heads = c.heads,
+                          .kv_heads = c.kv_heads,
+                          .head_dim = c.head_dim,
+                          .rope_dims = c.rope_dims,
+                          .interleaved = seed % 2 == 0,
+                          .has_bias = seed % 3 != 0,
+                          .has_norms = seed % 4 < 2,
+                          .outliers = pages == cuda::PageKind::kInt8 && seed % 3 != 0 ? 2u : 0u},
+                         seed);
+      check_qkv(problem, c.rows, c.type, seed % 4 == 1);
+    }
+  }
 }
 
 // -- Large matrices ------------------------------------------------------------------------------

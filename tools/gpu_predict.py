@@ -40,8 +40,8 @@ def layer_kernels(model, depth, kv_type):
     pieces = -(-depth // 256)
     return [
         ("add and normalise", embedding * (4 + 4 + 4 + 4 + int8)),
-        ("query, key, value", embedding * (q + 2 * kv) * Q4_0 + embedding * int8 + (q + 2 * kv) * 4),
-        ("rope and store", (q + 2 * kv) * 4 + q * query + 2 * kv * cached),
+        ("query, key, value, rotation", embedding * (q + 2 * kv) * Q4_0 + embedding * int8 + 2 * (q + 2 * kv) * 4
+         + q * query + 2 * kv * cached),
         ("attend", depth * 2 * kv * cached + q * query + pieces * q * 4),
         ("merge", pieces * q * 4 + q * int8),
         ("attention output", q * embedding * Q4_0 + q * int8 + embedding * 4),

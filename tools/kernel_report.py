@@ -21,7 +21,7 @@ SOURCE = ROOT / "cuda" / "host" / "launch.cu"
 FLAGS = ["-std=c++17", "-O3", "--fmad=false", "--Werror=all-warnings", "-Xcompiler=-Wall,-Wextra,-Werror"]
 
 # Kernels that run for every token: these must not spill.
-HOT = re.compile(r"matvec_|gated_|gemm|quantize_|add_and_normalise|activate|softcap_|attend_|merge_|rope_|select_|(route|order|sum)_experts")
+HOT = re.compile(r"matvec_|gated_|qkv_|gemm|quantize_|add_and_normalise|activate|softcap_|attend_|merge_|rope_|select_|(route|order|sum)_experts")
 
 # Instructions of the machine code that are counted, by a name for the table. LDGSTS is cp.async; LDSM is ldmatrix.
 COUNTED = {

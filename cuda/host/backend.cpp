@@ -86,6 +86,7 @@ std::vector<Size> work_sizes(const ModelSpec& spec, const GpuOptions& options,
       {&W::wide, e * ff},
       {&W::wide_scale, groups(e * ff)},
       {&W::wide_sum, groups(e * ff)},
+      {&W::arrivals, (spec.heads + std::uint64_t{2} * spec.kv_heads) * 4},
       {&W::partial_out, units * padded_dim(spec) * 4},
       {&W::partial_state, units * 2 * 4},
       {&W::coefficients,
@@ -177,6 +178,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::create(const Model& model,
     SLUICE_ASSIGN_OR_RETURN(backend->work_.*size.place,
                             device.allocate("work buffers", size.bytes));
   }
+  device.zero(backend->work_.arrivals.at<std::uint8_t>(), backend->work_.arrivals.size());
   SLUICE_ASSIGN_OR_RETURN(backend->inputs_,
                           PassInputs::create(device, spec, options.max_rows, options.positions));
   SLUICE_ASSIGN_OR_RETURN(

@@ -28,6 +28,7 @@ struct WorkMemory {
   // int8 activations of width embedding or heads * head_dim, and of width feed_forward.
   Memory x, x_scale, x_sum;
   Memory wide, wide_scale, wide_sum;
+  Memory arrivals;                                      // [heads + 2 kv_heads], see QkvArgs
   Memory partial_out, partial_state;                    // of attention, see AttentionArgs
   Memory coefficients;                                  // [R][heads][most_outliers][2]
   Memory logits;                                        // [max_logits][vocabulary]
@@ -93,6 +94,10 @@ class CudaBackend final : public Backend {
   void queue_layer(const Pass& pass, std::uint32_t layer, Pending& pending);
   Pending queue_feed_forward(const Pass& pass, std::uint32_t layer, const Pending& before);
   Pending queue_experts(const Pass& pass, std::uint32_t layer, const Pending& before);
+  // Queries to the pass's memory, keys and values to the cache.
+  void queue_qkv(const Pass& pass, std::uint32_t layer, const Input& x);
+  RopeArgs rope_args(const Pass& pass, std::uint32_t layer) const;
+  OutlierArgs outlier_args(std::uint32_t layer) const;
   void queue_attention(const Pass& pass, std::uint32_t layer);
   void queue_logits(const Pass& pass);
   // hidden += pending; the sum's norm to `normed` and `x`, as the product wants it.

@@ -138,10 +138,9 @@ void CudaBackend::queue_layer(const Pass& pass, std::uint32_t layer, Pending& pe
   const ModelSpec& spec = model_.spec;
   const DeviceLayer& w = weights_.layer[layer];
   const std::int64_t q_width = std::int64_t{spec.heads} * spec.head_dim;
-  const std::int64_t kv_width = std::int64_t{spec.kv_heads} * spec.head_dim;
 
   const Input x = queue_norm(pass, pending, w.attention_norm, w.qkv, nullptr);
-  queue_product(w.qkv, x, work_.qkv.at<float>(), q_width + 2 * kv_width, nullptr);
+  queue_qkv(pass, layer, x);
   queue_attention(pass, layer);
   const Input y = {work_.attention.at<const float>(),
                    q_width,
@@ -222,11 +221,34 @@ void CudaBackend::queue_product(const DeviceProduct& product, const Input& input
   }
 }
 
-void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
+void CudaBackend::queue_qkv(const Pass& pass, std::uint32_t layer, const Input& x) {
   const ModelSpec& spec = model_.spec;
-  const DeviceLayer& w = weights_.layer[layer];
-  const LayerSpec& kind = spec.layer[layer];
+  const DeviceProduct& product = weights_.layer[layer].qkv;
+  const std::int64_t width = (spec.heads + std::int64_t{2} * spec.kv_heads) * spec.head_dim;
+  const RopeArgs rope = rope_args(pass, layer);
+  // A tile of weight rows is to belong to one head.
+  const bool whole_tiles = spec.head_dim % kTileRows == 0;
+  if (!whole_tiles || product.any_float() || pass.shape.rows > kMostQkvRows) {
+    queue_product(product, x, work_.qkv.at<float>(), width, nullptr);
+    launch_rope(*device_, pages(), rope);
+    return;
+  }
+  for (const DeviceProduct::Piece& piece : product.pieces) {
+    QkvArgs args{};
+    args.product = product_args<MatvecArgs>(piece.matrix, x, nullptr);
+    args.product.x = x.quantized;
+    args.product.out = work_.qkv.at<float>() + std::int64_t{piece.out};
+    args.product.out_stride = width;
+    args.rope = rope;
+    args.arrivals = work_.arrivals.at<std::uint32_t>();
+    args.first_head = i32(piece.out / spec.head_dim);
+    args.half_pages = pages() == PageKind::kF16;
+    launch_qkv(*device_, *tile_kind(piece.matrix.type), args);
+  }
+}
 
+OutlierArgs CudaBackend::outlier_args(std::uint32_t layer) const {
+  const DeviceLayer& w = weights_.layer[layer];
   OutlierArgs outliers{};
   if (w.most_outliers > 0) {
     outliers.pairs = w.outlier_pairs.at<const OutlierPair>();
@@ -235,7 +257,13 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
     outliers.positions = options_.positions;
     outliers.most = w.most_outliers;
   }
+  return outliers;
+}
 
+RopeArgs CudaBackend::rope_args(const Pass& pass, std::uint32_t layer) const {
+  const ModelSpec& spec = model_.spec;
+  const DeviceLayer& w = weights_.layer[layer];
+  const LayerSpec& kind = spec.layer[layer];
   RopeArgs rope{};
   rope.qkv = work_.qkv.at<const float>();
   rope.bias = floats(w.query_key_value_bias);
@@ -245,15 +273,14 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
   rope.sine = pass.in.sine[kind.rope];
   rope.position = pass.in.position;
   rope.row_block = pass.in.row_block;
-  const bool quantized_queries = pages() == PageKind::kInt8;
-  if (quantized_queries) {
+  if (pages() == PageKind::kInt8) {
     rope.q = work_.query.at<std::int8_t>();
     rope.q_scale = work_.query_scale.at<float>();
   } else {
     rope.q_floats = work_.query.at<float>();
   }
   rope.cache = cache_[layer].at<std::uint8_t>();
-  rope.outliers = outliers;
+  rope.outliers = outlier_args(layer);
   rope.rows = pass.shape.rows;
   rope.heads = i32(spec.heads);
   rope.kv_heads = i32(spec.kv_heads);
@@ -261,8 +288,13 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
   rope.rope_dims = i32(spec.rope_dims);
   rope.interleaved = spec.rope_interleaved;
   rope.epsilon = spec.norm_epsilon;
-  launch_rope(*device_, pages(), rope);
+  return rope;
+}
 
+void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
+  const ModelSpec& spec = model_.spec;
+  const DeviceLayer& w = weights_.layer[layer];
+  const LayerSpec& kind = spec.layer[layer];
   const auto which = std::find(windows_.begin(), windows_.end(), kind.window) - windows_.begin();
   const std::int32_t pieces = pass.shape.pieces[static_cast<std::size_t>(which)];
   // Cut into pieces where that makes work for an idle device and there is room for their results;
@@ -272,9 +304,12 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
                    std::int64_t{pass.shape.tiles} * pieces <= partial_units_;
 
   AttentionArgs args{};
-  args.q = rope.q;
-  args.q_scale = rope.q_scale;
-  args.q_floats = rope.q_floats;
+  if (pages() == PageKind::kInt8) {
+    args.q = work_.query.at<const std::int8_t>();
+    args.q_scale = work_.query_scale.at<const float>();
+  } else {
+    args.q_floats = work_.query.at<const float>();
+  }
   args.cache = cache_[layer].at<const std::uint8_t>();
   args.blocks = pass.in.blocks;
   args.tiles = pass.in.tiles;
@@ -287,7 +322,7 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
     args.quantized = {work_.x.at<std::int8_t>(), work_.x_scale.at<float>(),
                       work_.x_sum.at<std::uint32_t>()};
   }
-  args.outliers = outliers;
+  args.outliers = outlier_args(layer);
   args.rows = pass.shape.rows;
   args.tile_count = pass.shape.tiles;
   args.chunks = cut ? pieces : 1;

@@ -3,6 +3,7 @@
 #include "cuda/host/launch.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "cuda/host/queue.h"
 #include "cuda/kernels/activate.cuh"
@@ -15,6 +16,7 @@
 #include "cuda/kernels/matvec_float.cuh"
 #include "cuda/kernels/matvec_mma.cuh"
 #include "cuda/kernels/norm.cuh"
+#include "cuda/kernels/qkv.cuh"
 #include "cuda/kernels/quantize.cuh"
 #include "cuda/kernels/rope.cuh"
 #include "cuda/kernels/softcap.cuh"
@@ -33,22 +35,26 @@ void queue(Device& device, void (*kernel)(Args), const LaunchShape& shape, const
 #endif
 }
 
-template <class Tiles, int kXRows>
-void queue_dp4a(Device& device, const MatvecArgs& args, std::int64_t blocks) {
-  queue(device, &matvec_dp4a<Tiles, kXRows>,
-        {blocks, kMatvecThreads, matvec_shared_bytes<Tiles, kXRows>()}, args);
-}
-template <class Tiles, int kXRows>
-void queue_mma(Device& device, const MatvecArgs& args, std::int64_t blocks) {
-  queue(device, &matvec_mma<Tiles, kXRows>,
-        {blocks, kMatvecThreads, matvec_shared_bytes<Tiles, kXRows>()}, args);
-}
-
 // Which kernel is fastest by the number of activation rows. dp4a keeps up with memory for a row or
 // two (64 lanes a clock), tensor cores from there on; past 16 rows weights would be read again, so
 // a block of threads takes more of them together.
 constexpr std::int32_t kMostDp4aRows = 2;
 constexpr std::int32_t kMostMatvecRows = 16;
+
+// Calls visit(std::integral_constant) with the number of rows that a kernel is made for; at most
+// kMostMatvecRows. Up to kMostDp4aRows it is one of dp4a, otherwise of tensor cores.
+template <class Visit>
+void visit_rows(std::int32_t x_rows, Visit&& visit) {
+  if (x_rows == 1) {
+    visit(std::integral_constant<int, 1>());
+  } else if (x_rows <= kMostDp4aRows) {
+    visit(std::integral_constant<int, kMostDp4aRows>());
+  } else if (x_rows <= 8) {
+    visit(std::integral_constant<int, 8>());
+  } else {
+    visit(std::integral_constant<int, kMostMatvecRows>());
+  }
+}
 
 }  // namespace
 
@@ -90,42 +96,57 @@ std::int64_t top_logit_parts(std::int32_t cols) {
 void launch_matvec(Device& device, TileKind kind, const MatvecArgs& args, std::int32_t items) {
   visit_tiles(kind, [&](auto tiles) {
     using Tiles = decltype(tiles);
-    const std::int64_t blocks = matvec_blocks(args.rows, items);
-    if (args.x_rows == 1) {
-      queue_dp4a<Tiles, 1>(device, args, blocks);
-    } else if (args.x_rows <= kMostDp4aRows) {
-      queue_dp4a<Tiles, 2>(device, args, blocks);
-    } else if (args.x_rows <= 8) {
-      queue_mma<Tiles, 8>(device, args, blocks);
-    } else if (args.x_rows <= kMostMatvecRows) {
-      queue_mma<Tiles, 16>(device, args, blocks);
-    } else {
+    if (args.x_rows > kMostMatvecRows) {
       queue(device, &gemm<Tiles>,
             {gemm_blocks(args.rows, args.x_rows, simt::is_null(args.items) ? 0 : items),
              kGemmThreads, gemm_shared_bytes<Tiles>()},
             args);
+      return;
     }
+    visit_rows(args.x_rows, [&](auto rows) {
+      constexpr int kXRows = decltype(rows)::value;
+      const LaunchShape shape = {matvec_blocks(args.rows, items), kMatvecThreads,
+                                 matvec_shared_bytes<Tiles, kXRows>()};
+      if constexpr (kXRows <= kMostDp4aRows) {
+        queue(device, &matvec_dp4a<Tiles, kXRows>, shape, args);
+      } else {
+        queue(device, &matvec_mma<Tiles, kXRows>, shape, args);
+      }
+    });
   });
 }
 
 static_assert(kMostGatedRows == kMostMatvecRows);
 void launch_gated(Device& device, TileKind kind, const GatedArgs& args, std::int32_t items) {
   visit_tiles(kind, [&](auto tiles) {
-    using Tiles = decltype(tiles);
-    const std::int64_t blocks = matvec_blocks(args.product.rows, items);
-    if (args.product.x_rows == 1) {
-      queue(device, &gated_dp4a<Tiles, 1>,
-            {blocks, kMatvecThreads, matvec_shared_bytes<Tiles, 1, 2>()}, args);
-    } else if (args.product.x_rows <= kMostDp4aRows) {
-      queue(device, &gated_dp4a<Tiles, 2>,
-            {blocks, kMatvecThreads, matvec_shared_bytes<Tiles, 2, 2>()}, args);
-    } else if (args.product.x_rows <= 8) {
-      queue(device, &gated_mma<Tiles, 8>,
-            {blocks, kMatvecThreads, matvec_shared_bytes<Tiles, 8, 2>()}, args);
-    } else {
-      queue(device, &gated_mma<Tiles, 16>,
-            {blocks, kMatvecThreads, matvec_shared_bytes<Tiles, 16, 2>()}, args);
-    }
+    visit_rows(args.product.x_rows, [&](auto rows) {
+      using Tiles = decltype(tiles);
+      constexpr int kXRows = decltype(rows)::value;
+      const LaunchShape shape = {matvec_blocks(args.product.rows, items), kMatvecThreads,
+                                 matvec_shared_bytes<Tiles, kXRows, 2>()};
+      if constexpr (kXRows <= kMostDp4aRows) {
+        queue(device, &gated_dp4a<Tiles, kXRows>, shape, args);
+      } else {
+        queue(device, &gated_mma<Tiles, kXRows>, shape, args);
+      }
+    });
+  });
+}
+
+static_assert(kMostQkvRows == kMostMatvecRows);
+void launch_qkv(Device& device, TileKind kind, const QkvArgs& args) {
+  visit_tiles(kind, [&](auto tiles) {
+    visit_rows(args.product.x_rows, [&](auto rows) {
+      using Tiles = decltype(tiles);
+      constexpr int kXRows = decltype(rows)::value;
+      const LaunchShape shape = {matvec_blocks(args.product.rows, 0), kMatvecThreads,
+                                 qkv_shared_bytes<Tiles, kXRows>()};
+      if constexpr (kXRows <= kMostDp4aRows) {
+        queue(device, &qkv_dp4a<Tiles, kXRows>, shape, args);
+      } else {
+        queue(device, &qkv_mma<Tiles, kXRows>, shape, args);
+      }
+    });
   });
 }
 

@@ -30,6 +30,9 @@ void launch_matvec_float(Device& device, const MatvecFloatArgs& args, std::int32
 // Gate, up and their activation in one; for up to kMostGatedRows rows (of an item, with experts).
 inline constexpr std::int32_t kMostGatedRows = 16;
 void launch_gated(Device& device, TileKind tiles, const GatedArgs& args, std::int32_t items = 1);
+// Query, key and value, and their way into the cache, in one; for up to kMostQkvRows rows.
+inline constexpr std::int32_t kMostQkvRows = 16;
+void launch_qkv(Device& device, TileKind tiles, const QkvArgs& args);
 // Rows that an expert's item may have for launch_matvec at most, and how many it should have where
 // each of `rows` rows goes through `used` of so many experts.
 inline constexpr std::int32_t kMostItemRows = 64;

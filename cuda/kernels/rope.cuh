@@ -225,18 +225,11 @@ SIMT_DEVICE void write_cache(const RopeArgs& args, std::int64_t row, std::int32_
   }
 }
 
+// Head `head` of a row, counted through queries, keys and values, by one warp, which has room for a
+// head at `staged`.
 template <class Pages>
-SIMT_KERNEL(kRopeThreads)
-rope_and_store(RopeArgs args) {
-  simt::wait_for_previous();
-  const std::int32_t all_heads = args.heads + 2 * args.kv_heads;
-  const auto warp = static_cast<std::int32_t>(simt::warp());
-  const auto unit = static_cast<std::int32_t>(simt::block_index()) * kRopeWarps + warp;
-  if (unit >= args.rows * all_heads) return;  // whole warps; nothing below waits for others
-  const std::int64_t row = unit / all_heads;
-  const std::int32_t head = unit % all_heads;
-  const simt::Shared<float> staged = simt::cast<float>(simt::dynamic_shared()) + warp * kMaxHeadDim;
-
+SIMT_DEVICE void rope_head(const RopeArgs& args, std::int64_t row, std::int32_t head,
+                           simt::Shared<float> staged) {
   Head values = load_head(args, row, head);
   if (head < args.heads) {
     if (!simt::is_null(args.query_norm)) normalise_head(args, args.query_norm, values);
@@ -250,6 +243,20 @@ rope_and_store(RopeArgs args) {
   } else {
     write_cache<Pages>(args, row, head - args.heads - args.kv_heads, true, values);
   }
+}
+
+template <class Pages>
+SIMT_KERNEL(kRopeThreads)
+rope_and_store(RopeArgs args) {
+  simt::wait_for_previous();
+  const std::int32_t all_heads = args.heads + 2 * args.kv_heads;
+  const auto warp = static_cast<std::int32_t>(simt::warp());
+  const auto unit = static_cast<std::int32_t>(simt::block_index()) * kRopeWarps + warp;
+  if (unit >= args.rows * all_heads) return;  // whole warps; nothing below waits for others
+  const std::int64_t row = unit / all_heads;
+  const std::int32_t head = unit % all_heads;
+  const simt::Shared<float> staged = simt::cast<float>(simt::dynamic_shared()) + warp * kMaxHeadDim;
+  rope_head<Pages>(args, row, head, staged);
 }
 
 }  // namespace sluice::cuda

@@ -52,8 +52,11 @@ Block::Block(const Shape& shape, const std::function<void()>& kernel, std::deque
 std::string Block::run_grid() {
   const std::uint32_t last = std::min(shape_.blocks, shape_.last_block);
   first_of_grid_ = last_write_number + 1;
-  for (block_index_ = shape_.first_block; block_index_ < last; ++block_index_) {
-    if (std::string found = run_block(); !found.empty()) return found;
+  const std::uint32_t step = shape_.scattered ? 2 : 1;
+  for (std::uint32_t start = 0; start < step; ++start) {
+    for (block_index_ = shape_.first_block + start; block_index_ < last; block_index_ += step) {
+      if (std::string found = run_block(); !found.empty()) return found;
+    }
   }
   return {};
 }

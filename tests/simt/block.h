@@ -29,6 +29,7 @@ struct Shape {
   std::uint32_t first_block = 0;   // run only blocks [first_block, last_block)
   std::uint32_t last_block = ~0u;  //
   bool reversed = false;           // threads take turns from the last to the first
+  bool scattered = false;          // blocks run in another order than that of their indices
   bool overlaps = false;           // the kernel before may still run until wait_for_previous()
 };
 

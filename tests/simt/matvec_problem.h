@@ -105,6 +105,21 @@ class MatvecProblem {
     return result;
   }
 
+  // Arguments of a kernel, but for the place of the results.
+  template <class Args>
+  void fill(Args& args) {
+    point(args.weights, weights_);
+    point(args.x.q, x_);
+    point(args.x.scale, x_scale_);
+    point(args.x.sum, x_sum_);
+    args.rows = rows();
+    args.cols = static_cast<std::int32_t>(shape_.cols);
+    args.x_rows = items_ == nullptr ? static_cast<std::int32_t>(shape_.x_rows) : most_rows_;
+    if (items_ != nullptr) point(args.items, *items_);
+    if (x_row_ != nullptr) point(args.x_row, *x_row_);
+    args.expert_bytes = static_cast<std::int64_t>(matrix_bytes_);
+  }
+
   // Each runs a kernel on the problem and says what was wrong first, or nothing. Args is the
   // kernel's MatvecArgs (a seeded fault has its own).
   template <class Args>
@@ -291,20 +306,6 @@ class MatvecProblem {
     args.out_stride = static_cast<std::int64_t>(stride);
     if (std::string fault = run(grid, [&] { kernel(args); }); !fault.empty()) return fault;
     return compare(out, stride);
-  }
-
-  template <class Args>
-  void fill(Args& args) {
-    point(args.weights, weights_);
-    point(args.x.q, x_);
-    point(args.x.scale, x_scale_);
-    point(args.x.sum, x_sum_);
-    args.rows = rows();
-    args.cols = static_cast<std::int32_t>(shape_.cols);
-    args.x_rows = items_ == nullptr ? static_cast<std::int32_t>(shape_.x_rows) : most_rows_;
-    if (items_ != nullptr) point(args.items, *items_);
-    if (x_row_ != nullptr) point(args.x_row, *x_row_);
-    args.expert_bytes = static_cast<std::int64_t>(matrix_bytes_);
   }
 
   // What is expected of a row, and whether its activation is that of the CPU, codes and all.

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 FILES = ["../arguments.h", "quantize.cuh", "tile_codes.cuh", "tile_sums.cuh", "matvec.cuh", "matvec_dp4a.cuh",
-         "matvec_mma.cuh", "gated.cuh", "gemm.cuh"]
+         "matvec_mma.cuh", "gated.cuh", "rope.cuh",
+         "qkv.cuh", "gemm.cuh"]
 
 # (name, the Check of simt_faults_test.cpp that must catch it, what is wrong, source, replacement)
 FAULTS = [
@@ -98,6 +99,17 @@ FAULTS = [
      "row * args.product.rows + (work.first_row ^ 32) + lane, args.out"),
     ("gated_lost_rows", "Gated", "rows past the eighth are not done", "x_row += kSegments)", "x_row += 2 * kSegments)"),
 
+    ("qkv_no_arrival", "Qkv", "each block finishes its head without waiting for the others",
+     "if (!simt::arrive_last(args.arrivals + head, tiles)) return;",
+     "if (tiles == 0) return;"),
+    ("qkv_early_arrival", "Qkv", "the last block but one finishes the head",
+     "simt::arrive_last(args.arrivals + head, tiles)", "simt::arrive_last(args.arrivals + head, tiles > 1 ? tiles - 1 : 1)"),
+    ("qkv_one_counter", "Qkv", "blocks of all heads arrive at one counter", "args.arrivals + head, tiles", "args.arrivals + 0 * head, tiles"),
+    ("qkv_first_rows", "Qkv", "a warp finishes its first row only", "row < work.count; row += kSegments", "row < kSegments; row += kSegments"),
+    ("qkv_shared_staging", "Qkv", "warps stage their heads at one place",
+     "simt::cast<float>(simt::dynamic_shared()) + warp * kMaxHeadDim;\n  for (",
+     "simt::cast<float>(simt::dynamic_shared()) + 0 * warp;\n  for ("),
+
     ("gemm_missing_barrier", "Gemm", "warps do not wait for each other's copies",
      "    simt::sync_threads();  // everyone's copies are there, and the stage before has been read\n", ""),
     ("gemm_wait_for_too_few", "Gemm", "one group of copies too many may still be under way",
@@ -169,7 +181,7 @@ def main():
     folder, output = Path(sys.argv[1]), Path(sys.argv[2])
     rows = "".join(f'  visit.template operator()<{name}_kernels, sluice::simt::Check::k{check}>("{name}", "{what}");\n'
                    for name, check, what, *_ in FAULTS)
-    write(output, copies(folder, FILES, FAULTS) + visitor(FAULTS, rows))
+    write(output, copies(folder, FILES, FAULTS, with_own_names) + visitor(FAULTS, rows))
 
 
 if __name__ == "__main__":

@@ -85,6 +85,18 @@ class RopeProblem {
   // Runs the kernel and says what was wrong first, or nothing.
   template <class Kernel>
   std::string check(const Kernel& kernel, bool reversed = false) {
+    const auto blocks = cuda::rope_blocks(static_cast<std::int32_t>(shape_.rows),
+                                          static_cast<std::int32_t>(shape_.heads),
+                                          static_cast<std::int32_t>(shape_.kv_heads));
+    return check_on({.blocks = static_cast<std::uint32_t>(blocks),
+                     .threads = cuda::kRopeThreads,
+                     .shared_bytes = cuda::kRopeSharedBytes,
+                     .reversed = reversed},
+                    kernel);
+  }
+  // The same for a kernel with another grid.
+  template <class Kernel>
+  std::string check_on(const Shape& grid, const Kernel& kernel) {
     const auto kv_heads = static_cast<std::int32_t>(shape_.kv_heads);
     const auto head_dim = static_cast<std::int32_t>(shape_.head_dim);
     const auto page_bytes = static_cast<std::size_t>(visit_pages(shape_.pages, [&](auto pages) {
@@ -123,11 +135,6 @@ class RopeProblem {
     args.rope_dims = static_cast<std::int32_t>(shape_.rope_dims);
     args.interleaved = shape_.interleaved;
     args.epsilon = 1e-5f;
-    const Shape grid = {.blocks = static_cast<std::uint32_t>(
-                            cuda::rope_blocks(args.rows, args.heads, args.kv_heads)),
-                        .threads = cuda::kRopeThreads,
-                        .shared_bytes = cuda::kRopeSharedBytes,
-                        .reversed = reversed};
     if (std::string fault = run(grid, [&] { kernel(args); }); !fault.empty()) return fault;
     try {
       return compare(q, q_scale, cache, coefficients);
