@@ -15,12 +15,12 @@
 //             (s0 + s1) + (s2 + s3). A token that the column does not see counts as 0 * 0,
 //             whatever stands there.
 //
-// What binds. A token of a KV head has 4 bytes for each dimension, and two fused operations for each
-// column beside two conversions. In instructions of a warp, a record of keys (2 KB) takes 4 loads,
-// 32 conversions, and for each column 32 fma, 2 loads of the operand from shared memory and about 1
-// of control; one of values the same, 12 to add the slices and 1 to stage the result; scores another
-// 3 or so. That is 72 + 86 C instructions for 4 KB with C columns. A multiprocessor issues four in a
-// clock, so 132 of an H200 at 1.75 GHz would go through
+// What binds. A token of a KV head has 4 bytes for each dimension, and two fused operations for
+// each column beside two conversions. In instructions of a warp, a record of keys (2 KB) takes 4
+// loads, 32 conversions, and for each column 32 fma, 2 loads of the operand from shared memory and
+// about 1 of control; one of values the same, 12 to add the slices and 1 to stage the result;
+// scores another 3 or so. That is 72 + 86 C instructions for 4 KB with C columns. A multiprocessor
+// issues four in a clock, so 132 of an H200 at 1.75 GHz would go through
 //
 //   columns (of a row: the group)   1      2      4      8      16
 //   clocks for 4 KB                 40     61     104    190    362
@@ -71,8 +71,8 @@ SIMT_DEVICE simt::Shared<float> page_weights() {
 }
 
 // The queries of a tile, to shared memory; nobody reads those past its last column.
-SIMT_DEVICE void stage_query_values(HalfPages, const AttentionArgs& args,
-                                    const AttentionTile& tile, std::int32_t kv_head) {
+SIMT_DEVICE void stage_query_values(HalfPages, const AttentionArgs& args, const AttentionTile& tile,
+                                    std::int32_t kv_head) {
   const std::int32_t words = 8 * page_groups(args.head_dim);  // of 16 bytes, a column
   const simt::Shared<std::uint8_t> shared = simt::dynamic_shared() + HalfShared::kQuery;
   for (auto i = static_cast<std::int32_t>(simt::thread_index()); i < tile.columns * words;
@@ -146,8 +146,7 @@ SIMT_DEVICE void multiply_record(const HalfRecord& record, simt::Shared<float> o
 SIMT_DEVICE float add_slices(const float (&x)[4]) {
   const std::uint32_t slice = simt::lane() % 4;
   const auto exchange = [](float given, std::uint32_t lanes) {
-    return simt::float_of_bits(
-        simt::shuffle_xor(simt::kAllLanes, simt::float_bits(given), lanes));
+    return simt::float_of_bits(simt::shuffle_xor(simt::kAllLanes, simt::float_bits(given), lanes));
   };
   const bool odd = slice % 2 != 0;
   const bool upper = slice >= 2;
@@ -245,10 +244,10 @@ SIMT_DEVICE void stage_values(const HalfRecord& values, const Share<kHalves>& /*
   }
   const auto lane = static_cast<std::int32_t>(simt::lane());
   const auto page = static_cast<std::int32_t>(simt::warp());
-  const std::int32_t place = 8 * (lane / 8) + 2 * (lane % 4) + lane / 4 % 2;  // of dimension 8 s + a
+  const std::int32_t place =
+      8 * (lane / 8) + 2 * (lane % 4) + lane / 4 % 2;  // of dimension 8 s + a
   const simt::Shared<std::uint8_t> stage =
-      simt::dynamic_shared() +
-      (AttendShared::kStage + page * AttendShared::kStagePage + 4 * place);
+      simt::dynamic_shared() + (AttendShared::kStage + page * AttendShared::kStagePage + 4 * place);
   SIMT_UNROLL
   for (int column = 0; column < 8 * kHalves; ++column) {
     if (column >= columns) break;

@@ -44,8 +44,8 @@ SIMT_ANYWHERE bool values_ahead(Int8Pages) {
 }
 
 // The queries of a tile, to shared memory; those past its last column are zeros.
-SIMT_DEVICE void stage_query_values(Int8Pages, const AttentionArgs& args,
-                                    const AttentionTile& tile, std::int32_t kv_head) {
+SIMT_DEVICE void stage_query_values(Int8Pages, const AttentionArgs& args, const AttentionTile& tile,
+                                    std::int32_t kv_head) {
   const auto thread = static_cast<std::int32_t>(simt::thread_index());
   const std::int32_t groups = page_groups(args.head_dim);
   const simt::Shared<std::uint8_t> shared = simt::dynamic_shared();
