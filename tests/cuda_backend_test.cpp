@@ -448,6 +448,29 @@ TEST_CASE("placement: what fits goes to the GPU, the rest stays on the CPU") {
   cuda::emulated_machine() = {};
 }
 
+TEST_CASE("an f16 cache that wants more shared memory than a GPU has is an error, int8 is not") {
+  ModelShape shape = small_shape("llama");
+  shape.heads = 2;
+  shape.head_dim = 256;
+  Placed placed(shape);
+  placed.request.cpu.pool = std::make_shared<cpu::ThreadPool>(1);
+  const auto create = [&](std::uint32_t major, KvCacheType kv) {
+    cuda::emulated_machine() = {};
+    cuda::emulated_machine().major = major;
+    placed.request.cpu.kv = kv;
+    const auto placement = place(placed.request);
+    REQUIRE(placement.ok());
+    return create_backend(placed.request, *placement);
+  };
+  CHECK(create(8, KvCacheType::kF16).ok());
+  CHECK(create(7, KvCacheType::kInt8).ok());
+  const auto refused = create(7, KvCacheType::kF16);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == ErrorCode::kUsage);
+  CHECK(refused.error().message.find("--kv int8") != std::string::npos);
+  cuda::emulated_machine() = {};
+}
+
 TEST_CASE("placement: no device, no backend, wrong device, unknown cache") {
   Placed placed(small_shape("llama"));
   PlacementRequest& request = placed.request;

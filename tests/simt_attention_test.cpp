@@ -154,6 +154,11 @@ TEST_CASE("attention: contexts around pages and pieces, head dims, groups, runs"
   }
 }
 
+TEST_CASE("attention: many rows and a long context") {
+  check_attention({.head_dim = 80, .group = 5, .runs = {{64, 1013}}}, 25);
+  check_attention({.head_dim = 64, .group = 8, .runs = {{2, 1025}, {1, 769}}, .window = 600}, 26);
+}
+
 TEST_CASE("attention: head dims that are no multiple of 4 or of 32") {
   std::uint64_t seed = 30;
   for (const std::uint32_t head_dim : {1u, 7u, 34u, 50u, 68u}) {
@@ -202,6 +207,15 @@ TEST_CASE("attention: large queries and values") {
                    .query_magnitude = 1e5f,
                    .value_magnitude = 1e5f},
                   80);
+}
+
+TEST_CASE("attention: tiny keys and values, subnormal as halves") {
+  check_attention({.head_dim = 96,
+                   .group = 4,
+                   .runs = {{3, 70}},
+                   .query_magnitude = 1e-3f,
+                   .value_magnitude = 3e-6f},
+                  81);
 }
 
 TEST_CASE("attention: a token that is not finite poisons those who see it and no one else") {

@@ -87,7 +87,7 @@ std::vector<Case> cases(bool quick) {
     shape.type = BlockType::kQ4_0;
     shape.layers = std::string_view(arch) == "gemma3" ? 7 : 2;
     shape.embd = 96;
-    shape.heads = 9;
+    shape.heads = 10;
     shape.kv_heads = 1;
     shape.head_dim = 80;
     shape.ffn = 160;

@@ -34,6 +34,7 @@ COUNTED = {
     "ldmatrix": r"LDSM",
     "dp4a": r"IDP\.4A",
     "mma": r"IMMA",
+    "fma": r"FFMA",
     "local": r"LDL|STL",
 }
 

@@ -185,7 +185,6 @@ Result<std::unique_ptr<Backend>> CudaBackend::create(const Model& model,
       backend->hidden_,
       device.allocate_host("the residual stream",
                            sizeof(float) * std::size_t{options.max_rows} * spec.embedding));
-  backend->windows_ = attention_windows(spec);
   SLUICE_RETURN_IF_ERROR(device.synchronize());
   return std::unique_ptr<Backend>(std::move(backend));
 }

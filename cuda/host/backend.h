@@ -124,8 +124,7 @@ class CudaBackend final : public Backend {
   std::vector<Memory> cache_;  // of each layer of the model, empty outside the range
   WorkMemory work_;
   PassInputs inputs_;
-  HostMemory hidden_;  // [max_rows][embedding], on its way to or from the device
-  std::vector<std::uint32_t> windows_;
+  HostMemory hidden_;               // [max_rows][embedding], on its way to or from the device
   std::int64_t partial_units_ = 0;  // (tile, chunk) pairs that there is room for
   std::map<PassShape, Graph> graphs_;
 };

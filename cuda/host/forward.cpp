@@ -295,7 +295,8 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
   const ModelSpec& spec = model_.spec;
   const DeviceLayer& w = weights_.layer[layer];
   const LayerSpec& kind = spec.layer[layer];
-  const auto which = std::find(windows_.begin(), windows_.end(), kind.window) - windows_.begin();
+  const std::vector<std::uint32_t>& windows = inputs_.windows();
+  const auto which = std::find(windows.begin(), windows.end(), kind.window) - windows.begin();
   const std::int32_t pieces = pass.shape.pieces[static_cast<std::size_t>(which)];
   // Cut into pieces where that makes work for an idle device and there is room for their results;
   // the bits are the same either way.

@@ -61,16 +61,6 @@ std::strong_ordering PassShape::operator<=>(const PassShape& other) const {
   return key(*this) <=> key(other);
 }
 
-std::vector<std::uint32_t> attention_windows(const ModelSpec& spec) {
-  std::vector<std::uint32_t> windows;
-  for (const LayerSpec& layer : spec.layer) {
-    if (std::find(windows.begin(), windows.end(), layer.window) == windows.end()) {
-      windows.push_back(layer.window);
-    }
-  }
-  return windows;
-}
-
 std::uint64_t PassInputs::bytes_needed(const ModelSpec& spec, std::uint32_t max_rows,
                                        std::uint32_t positions) {
   return capacity(spec, max_rows, positions);
@@ -82,6 +72,10 @@ Result<PassInputs> PassInputs::create(Device& device, const ModelSpec& spec, std
   const std::size_t bytes = capacity(spec, max_rows, positions);
   SLUICE_ASSIGN_OR_RETURN(inputs.host_, device.allocate_host("inputs of a pass", bytes));
   SLUICE_ASSIGN_OR_RETURN(inputs.device_, device.allocate("inputs of a pass", bytes));
+  for (const LayerSpec& layer : spec.layer) inputs.windows_.push_back(layer.window);
+  std::sort(inputs.windows_.begin(), inputs.windows_.end());
+  inputs.windows_.erase(std::unique(inputs.windows_.begin(), inputs.windows_.end()),
+                        inputs.windows_.end());
   return inputs;
 }
 
@@ -118,8 +112,7 @@ PassShape PassInputs::set(Device& device, const ModelSpec& spec, std::span<const
     }
   }
 
-  const std::vector<std::uint32_t> windows = attention_windows(spec);
-  shape.pieces.assign(windows.size(), 1);
+  shape.pieces.assign(windows_.size(), 1);
   std::int32_t tiles = 0, table = 0;
   for (const RowRun& run : runs) {
     const auto first = static_cast<std::int32_t>(run.first);
@@ -134,8 +127,8 @@ PassShape PassInputs::set(Device& device, const ModelSpec& spec, std::span<const
       shape.narrow = shape.narrow && count <= 8;
       const std::int32_t begin = position[first + column / group];
       const std::int32_t end = position[first + (column + count - 1) / group];
-      for (std::size_t w = 0; w < windows.size(); ++w) {
-        const auto window = static_cast<std::int32_t>(windows[w]);
+      for (std::size_t w = 0; w < windows_.size(); ++w) {
+        const auto window = static_cast<std::int32_t>(windows_[w]);
         const std::int32_t seen = window == 0 ? 0 : std::max(0, begin - window + 1);
         shape.pieces[w] = std::max(shape.pieces[w], end / kPieceTokens - seen / kPieceTokens + 1);
       }

@@ -22,16 +22,13 @@ struct PassShape {
   std::int32_t candidates = 0;
   std::int32_t tiles = 0;  // of attention
   bool narrow = true;      // no tile has more than eight columns
-  // Pieces of the context that a tile sees at most, by kind of layer (ModelSpec's windows, see
-  // attention_windows()); rounded up, so that a shape lasts.
+  // Pieces of the context that a tile sees at most, by the layer's window (see
+  // PassInputs::windows()); rounded up, so that a shape lasts.
   std::vector<std::int32_t> pieces;
   LayerRange layers;
   std::strong_ordering operator<=>(const PassShape& other) const;
   bool operator==(const PassShape& other) const = default;
 };
-
-// The different windows of a model's layers, 0 for full attention.
-std::vector<std::uint32_t> attention_windows(const ModelSpec& spec);
 
 // Pointers into device memory, as the kernels' arguments want them.
 struct PassPointers {
@@ -54,6 +51,9 @@ class PassInputs {
   static std::uint64_t bytes_needed(const ModelSpec& spec, std::uint32_t max_rows,
                                     std::uint32_t positions);
 
+  // The different windows of the model's layers, 0 for full attention.
+  const std::vector<std::uint32_t>& windows() const { return windows_; }
+
   // Fills in a pass and queues its copy to the device. The pass before must be done.
   PassShape set(Device& device, const ModelSpec& spec, std::span<const BatchRow> rows,
                 const KvCache& kv, LayerRange layers);
@@ -63,6 +63,7 @@ class PassInputs {
  private:
   HostMemory host_;
   Memory device_;
+  std::vector<std::uint32_t> windows_;
 };
 
 }  // namespace sluice::cuda

@@ -16,27 +16,27 @@
 //             whatever stands there.
 //
 // What binds. A token of a KV head has 4 bytes for each dimension, and two fused operations for
-// each column beside two conversions. In instructions of a warp, a record of keys (2 KB) takes 4
-// loads, 32 conversions, and for each column 32 fma, 2 loads of the operand from shared memory and
-// about 1 of control; one of values the same, 12 to add the slices and 1 to stage the result;
-// scores another 3 or so. That is 72 + 86 C instructions for 4 KB with C columns. A multiprocessor
-// issues four in a clock, so 132 of an H200 at 1.75 GHz would go through
+// each column beside two conversions. A warp's record of keys (2 KB) takes 4 loads and 32
+// conversions, and for each column 32 fma, 2 loads of its operand from shared memory and 4
+// instructions of control; one of values the same, and 19 for each column to add slices and stage
+// them. As nvcc 13 compiles it for sm_90 that is about 130 + 95 C instructions for 4 KB with C
+// columns. A multiprocessor issues four in a clock, so 132 of an H200 at 1.75 GHz would go through
 //
 //   columns (of a row: the group)   1      2      4      8      16
-//   clocks for 4 KB                 40     61     104    190    362
-//   TB/s                            24     15     9.1    5.0    2.6
+//   clocks for 4 KB                 56     80     128    223    413
+//   TB/s                            17     12     7.4    4.2    2.3
 //
-// against the 4.8 TB/s of its memory. Up to four columns memory binds. At eight fma is level with
-// it, and so is the pipe to shared memory (for a column 4 loads of 16 bytes at 4 clocks each, 3
-// shuffles, a store: 160 clocks, and 32 for the records), so a group of eight will fall somewhat
-// short. At sixteen, and so in prompts, fma binds: slower than int8, whose products are those of
-// tensor cores. These are counts, not measurements; tools/gpu_bench.cpp measures.
+// against the 4.8 TB/s of its memory. Up to four columns memory binds; at eight issuing is level
+// with it, and so nearly is the pipe to shared memory (for a column 4 loads of 16 bytes at 4 clocks
+// each, 3 shuffles, a store: 160 clocks, and 32 for the records). At sixteen, and so in prompts,
+// fma binds: slower than int8, whose products are those of tensor cores. These are counts, not
+// measurements; tools/gpu_bench.cpp measures.
 //
 // Shared memory of its own:
 //
 //   weights   [8 pages][16 columns][36] float, 32 used, of one warp each: raw scores on their way
 //             from the lanes that have them to those of the share, then p, by token
-//   query     [16 columns][padded_dim] float
+//   query     [groups][16 columns][32] float
 #pragma once
 
 #include "cuda/kernels/attention_shared.cuh"
@@ -77,9 +77,11 @@ SIMT_DEVICE void stage_query_values(HalfPages, const AttentionArgs& args, const 
   const simt::Shared<std::uint8_t> shared = simt::dynamic_shared() + HalfShared::kQuery;
   for (auto i = static_cast<std::int32_t>(simt::thread_index()); i < tile.columns * words;
        i += kAttendThreads) {
-    const std::int64_t query = column_query(args, tile, kv_head, i / words);
-    const simt::Global<const float> from = args.q_floats + (query * words + i % words) * 4;
-    simt::store_words(shared + 16 * i, simt::load_words(from));
+    const std::int32_t column = i / words;
+    const std::int32_t word = i % words;
+    const std::int64_t query = column_query(args, tile, kv_head, column);
+    const std::int32_t to = (word / 8 * kTileColumns + column) * 128 + word % 8 * 16;
+    simt::store_words(shared + to, simt::load_words(args.q_floats + (query * words + word) * 4));
   }
 }
 
@@ -102,40 +104,36 @@ struct SliceSums {
   float x[8 * kHalves][4];
 };
 
+// Four numbers of row 8 h + a, from 4 `part` of the slice on.
+SIMT_DEVICE void row_part(const HalfRecord& record, int h, int part, float (&row)[4]) {
+  SIMT_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t word = record.row[h].word[2 * part + i / 2];
+    row[i] = simt::half_to_float(static_cast<std::uint16_t>(word >> (16 * (i % 2))));
+  }
+}
+
 // Adds a record's products. `operand` is what column 0 multiplies the record's first number of a
-// row by; that of the next column is `stride` floats on. Where kMasked, numbers of a row are tokens
-// from `token` on, and those that a column does not see are taken for zeros.
-template <bool kMasked, int kHalves>
+// row by; that of the next column is kStride floats on.
+template <int kStride, int kHalves>
 SIMT_DEVICE void multiply_record(const HalfRecord& record, simt::Shared<float> operand,
-                                 std::int32_t stride, std::int32_t columns, std::int32_t token,
-                                 SliceSums<kHalves>& sums) {
+                                 std::int32_t columns, SliceSums<kHalves>& sums) {
   const std::int32_t slice = static_cast<std::int32_t>(simt::lane()) % 4 * 8;
   SIMT_UNROLL
   for (int part = 0; part < 2; ++part) {
-    const std::int32_t first = slice + 4 * part;
     float row[4][4];
     SIMT_UNROLL
-    for (int h = 0; h < 4; ++h) {
-      SIMT_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const std::uint32_t word = record.row[h].word[2 * part + i / 2];
-        row[h][i] = simt::half_to_float(static_cast<std::uint16_t>(word >> (16 * (i % 2))));
-      }
-    }
+    for (int h = 0; h < 4; ++h) row_part(record, h, part, row[h]);
     SIMT_UNROLL
     for (int column = 0; column < 8 * kHalves; ++column) {
       if (column >= columns) break;
-      const simt::Words x = simt::load_words(operand + (column * stride + first));
-      Sight sight = {};
-      if (kMasked) sight = column_sight(column);
+      const simt::Words x = simt::load_words(operand + (column * kStride + slice + 4 * part));
       SIMT_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const std::int32_t at = token + first + i;
-        const bool counts = !kMasked || (at >= sight.first && at <= sight.last);
         SIMT_UNROLL
         for (int h = 0; h < 4; ++h) {
           float& sum = sums.x[column][h];
-          sum = simt::fma(counts ? row[h][i] : 0.0f, simt::float_of_bits(x.word[i]), sum);
+          sum = simt::fma(row[h][i], simt::float_of_bits(x.word[i]), sum);
         }
       }
     }
@@ -167,11 +165,11 @@ SIMT_DEVICE SliceSums<kHalves> begin_scores(HalfPages) {
   return {};
 }
 template <int kHalves>
-SIMT_DEVICE void add_scores(const HalfRecord& keys, std::int32_t group, std::int32_t head_dim,
+SIMT_DEVICE void add_scores(const HalfRecord& keys, std::int32_t group, std::int32_t /*head_dim*/,
                             std::int32_t columns, SliceSums<kHalves>& sums) {
   const simt::Shared<float> query =
-      simt::cast<float>(simt::dynamic_shared() + HalfShared::kQuery) + 32 * group;
-  multiply_record<false>(keys, query, 32 * page_groups(head_dim), columns, 0, sums);
+      simt::cast<float>(simt::dynamic_shared() + HalfShared::kQuery) + 32 * kTileColumns * group;
+  multiply_record<32>(keys, query, columns, sums);
 }
 template <int kHalves>
 SIMT_DEVICE Share<kHalves> finish_scores(const SliceSums<kHalves>& sums, std::int32_t columns) {
@@ -231,28 +229,62 @@ SIMT_DEVICE bool all_see(std::int32_t token, std::int32_t columns) {
          column_sight(0).last >= token + kPageTokens - 1;
 }
 
-template <int kHalves>
-SIMT_DEVICE void stage_values(const HalfRecord& values, const Share<kHalves>& /*p*/,
-                              const Visible<kHalves>& /*visible*/, std::int32_t columns,
-                              std::int32_t token) {
-  SliceSums<kHalves> sums = {};
-  if (all_see(token, columns)) {
-    multiply_record<false>(values, page_weights(), HalfShared::kWeightsColumn, columns, token,
-                           sums);
-  } else {
-    multiply_record<true>(values, page_weights(), HalfShared::kWeightsColumn, columns, token, sums);
+// Adds one column's products of a page's values whose first token is `token`. Tokens that the
+// column does not see count as zeros.
+SIMT_DEVICE void multiply_seen(const HalfRecord& values, std::int32_t column, std::int32_t token,
+                               float (&sums)[4]) {
+  const std::int32_t slice = static_cast<std::int32_t>(simt::lane()) % 4 * 8;
+  const Sight sight = column_sight(column);
+  SIMT_UNROLL
+  for (int part = 0; part < 2; ++part) {
+    const std::int32_t first = slice + 4 * part;
+    const simt::Words p =
+        simt::load_words(page_weights() + (column * HalfShared::kWeightsColumn + first));
+    SIMT_UNROLL
+    for (int h = 0; h < 4; ++h) {
+      float row[4];
+      row_part(values, h, part, row);
+      SIMT_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const std::int32_t at = token + first + i;
+        const bool is_seen = at >= sight.first && at <= sight.last;
+        sums[h] = simt::fma(is_seen ? row[i] : 0.0f, simt::float_of_bits(p.word[i]), sums[h]);
+      }
+    }
   }
+}
+
+// Leaves a column's results of a record on the stage.
+SIMT_DEVICE void stage_column(std::int32_t column, const float (&sums)[4]) {
   const auto lane = static_cast<std::int32_t>(simt::lane());
   const auto page = static_cast<std::int32_t>(simt::warp());
   const std::int32_t place =
       8 * (lane / 8) + 2 * (lane % 4) + lane / 4 % 2;  // of dimension 8 s + a
   const simt::Shared<std::uint8_t> stage =
-      simt::dynamic_shared() + (AttendShared::kStage + page * AttendShared::kStagePage + 4 * place);
-  SIMT_UNROLL
-  for (int column = 0; column < 8 * kHalves; ++column) {
-    if (column >= columns) break;
-    simt::store(simt::cast<float>(stage + column * AttendShared::kStageColumn),
-                add_slices(sums.x[column]));
+      simt::dynamic_shared() + (AttendShared::kStage + page * AttendShared::kStagePage +
+                                column * AttendShared::kStageColumn + 4 * place);
+  simt::store(simt::cast<float>(stage), add_slices(sums));
+}
+
+template <int kHalves>
+SIMT_DEVICE void stage_values(const HalfRecord& values, const Share<kHalves>& /*p*/,
+                              const Visible<kHalves>& /*visible*/, std::int32_t columns,
+                              std::int32_t token) {
+  if (all_see(token, columns)) {
+    SliceSums<kHalves> sums = {};
+    multiply_record<HalfShared::kWeightsColumn>(values, page_weights(), columns, sums);
+    SIMT_UNROLL
+    for (int column = 0; column < 8 * kHalves; ++column) {
+      if (column >= columns) break;
+      stage_column(column, sums.x[column]);
+    }
+  } else {  // the first or the last pages; the same operations, and little code
+    SIMT_NO_UNROLL
+    for (std::int32_t column = 0; column < columns; ++column) {
+      float sums[4] = {};
+      multiply_seen(values, column, token, sums);
+      stage_column(column, sums);
+    }
   }
 }
 

@@ -34,7 +34,7 @@ Result<std::vector<DeviceInfo>> list_devices() {
   for (std::uint32_t i = 0; i < machine.devices; ++i) {
     devices.push_back({.name = "emulated GPU",
                        .index = i,
-                       .major = 8,
+                       .major = machine.major,
                        .minor = 0,
                        .multiprocessors = 4,
                        .total_bytes = machine.bytes,

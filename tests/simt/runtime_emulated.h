@@ -11,6 +11,7 @@ struct EmulatedMachine {
   std::uint64_t bytes = std::uint64_t{1} << 32;  // of each device
   std::string why_none = "no NVIDIA driver found";
   std::uint64_t fail_at_launch = 0;  // the device is lost at its n-th launch; 0: never
+  std::uint32_t major = 8;           // compute capability
 };
 
 EmulatedMachine& emulated_machine();
