@@ -157,7 +157,7 @@ float raw_score(const KvLayout& layout, const Query& query, const std::byte* blo
   return raw;
 }
 
-// acc[d] over the visible tokens of a piece, see KvLayout's types.
+// The sum of the visible values of a piece in dimension d, weighted.
 float weigh_values(const AttentionTask& task, const float* p, std::uint32_t begin,
                    std::uint32_t end, std::uint32_t d) {
   const KvLayout& layout = task.layout;
