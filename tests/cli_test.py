@@ -823,6 +823,9 @@ class Perplexity(WithModel):
         self.assertGreater(other["kl_divergence"]["mean"], 0)
         self.assertLess(other["kl_divergence"]["mean"], 0.05)
         self.assertIn("KL divergence: ", self.score("-c", 64, "--kv", "int8", "--reference", reference))
+        small = json.loads(self.score("-c", 64, "--kv", "int4", "--reference", reference, "--json"))["comparison"]
+        self.assertGreater(small["kl_divergence"]["mean"], 0)
+        self.assertLess(small["kl_divergence"]["mean"], 0.05)
 
         def refusal(*arguments):
             done = sluice("perplexity", "-m", STORIES, "--reference", reference, *arguments)
