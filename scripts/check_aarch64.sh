@@ -47,7 +47,7 @@ compare() { # ARGUMENT...
   [ -n "$here" ] && [ "$here" = "$there" ] || die "other tokens on aarch64 for: sluice run $*"
   say "same tokens: sluice run $*"
 }
-for kv in int8 f16 f32; do
+for kv in int4 int8 f16 f32; do
   compare -p "Tell me about a fox and a lantern." -n 60 --temp 0 --kv "$kv"
   compare -p "Why do owls sleep?" -n 60 --seed 5 --temp 1 --kv "$kv"
 done

@@ -179,7 +179,8 @@ TEST_CASE("whether a template has a switch for thinking") {
 TEST_CASE("a loaded session goes on with the same bits") {
   const TemporaryFolder folder;
   const std::string path = folder / "a.chat";
-  for (const KvCacheType kv : {KvCacheType::kInt8, KvCacheType::kF16, KvCacheType::kF32}) {
+  for (const KvCacheType kv :
+       {KvCacheType::kInt8, KvCacheType::kF16, KvCacheType::kF32, KvCacheType::kInt4}) {
     Chat chat({.context = 512, .kv = kv});
     chat.say("Tell me a story about a fox and a lantern.");
     chat.say("What happened next?");
@@ -193,7 +194,9 @@ TEST_CASE("a loaded session goes on with the same bits") {
     CHECK(restore_cache(*file, loaded.session->sequence()) == "");
     const GenerateResult again = loaded.say("And then?");
     CHECK(again.tokens == third.tokens);
-    CHECK(again.reused_tokens == third.reused_tokens);
+    // An int4 cache goes on from the beginning of a block.
+    const std::uint32_t step = kv == KvCacheType::kInt4 ? 32 : 1;
+    CHECK(again.reused_tokens == third.reused_tokens / step * step);
     // And so on, the cache's bytes included.
     CHECK(loaded.say("More.").tokens == chat.say("More.").tokens);
     CHECK(loaded.session->sequence().tokens() == chat.session->sequence().tokens());

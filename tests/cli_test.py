@@ -188,7 +188,7 @@ class Usage(WithFolder):
             (["run", "--mirostat", "1", "-p", "a"], b"--mirostat: '1'"),
             (["run", "-n", "-3", "-p", "a"], b"--predict: '-3'"),
             (["run", "-c", "0", "-p", "a"], b"--ctx-size: '0'"),
-            (["run", "--kv", "int4", "-p", "a"], b"--kv: 'int4' is not a cache type; expected int8, f16 or f32"),
+            (["run", "--kv", "int3", "-p", "a"], b"--kv: 'int3' is not a cache type; expected int4, int8, f16 or f32"),
             (["run", "--device", "cuda", "-p", "a"], b"this build has no CUDA backend"),
             (["run", "--device", "cuda:1", "-p", "a"], b"this build has no CUDA backend"),
             (["run", "--device", "tpu", "-p", "a"], b"'tpu' is not a device"),
@@ -734,12 +734,13 @@ class Inspect(WithFolder):
         self.assertRegex(done.stdout, rb"\n64 .* t/s.*\n128 .* t/s")
         fit = json.loads(sluice("inspect", STORIES, "--fit", "-c", "64,128", "--json").stdout)["fit"]
         rows = {(row["context"], row["kv"]): row for row in fit["contexts"]}
-        self.assertEqual(len(rows), 6)
+        self.assertEqual(len(rows), 8)
         self.assertEqual(2 * rows[64, "f16"]["kv_bytes"], rows[128, "f16"]["kv_bytes"])
         self.assertGreater(rows[64, "f32"]["kv_bytes"], rows[64, "f16"]["kv_bytes"])
         self.assertGreater(rows[64, "int8"]["tokens_per_s"], 0)
         self.assertTrue(rows[64, "int8"]["fits"])
         self.assertGreater(fit["largest_context"]["int8"], fit["largest_context"]["f32"])
+        self.assertGreater(fit["largest_context"]["int4"], fit["largest_context"]["int8"])
         # What is said to fit does, and what run takes is what was planned.
         stats = json.loads(run_model("-p", "a", "-n", "1", "-c", "64", "--kv", "f16", "--json", "--raw").stdout)
         self.assertGreaterEqual(stats["timings"]["bytes_per_token"] or 0, 0)
@@ -822,6 +823,9 @@ class Perplexity(WithModel):
         self.assertGreater(other["kl_divergence"]["mean"], 0)
         self.assertLess(other["kl_divergence"]["mean"], 0.05)
         self.assertIn("KL divergence: ", self.score("-c", 64, "--kv", "int8", "--reference", reference))
+        small = json.loads(self.score("-c", 64, "--kv", "int4", "--reference", reference, "--json"))["comparison"]
+        self.assertGreater(small["kl_divergence"]["mean"], 0)
+        self.assertLess(small["kl_divergence"]["mean"], 0.05)
 
         def refusal(*arguments):
             done = sluice("perplexity", "-m", STORIES, "--reference", reference, *arguments)

@@ -317,7 +317,7 @@ TEST_CASE("keys and values: copied, exported and imported blocks") {
         REQUIRE(run.backend().export_kv_block(from, bytes).ok());
         run.backend().import_kv_block(to, bytes);
       } else {
-        run.backend().copy_kv_block(from, to);
+        REQUIRE(run.backend().copy_kv_block(kv, {from, to}).ok());
       }
       kv.retain(to);
       kv.release(other);

@@ -139,9 +139,11 @@ void check_shape(const ModelShape& shape, KvCacheType kv, std::size_t length, Ra
     CHECK(same_bits(whole.forward(tokens, chunk), want));
   }
   // Back to a random place, over other tokens and on again.
-  const auto keep = static_cast<std::uint32_t>(random() % length);
+  auto keep = static_cast<std::uint32_t>(random() % length);
+  keep = whole.backend().resumable_length(whole.kv(), whole.sequence(), keep);
   whole.kv().truncate(whole.sequence(), keep);
   whole.forward(random_tokens(random, length - keep, shape.vocab));
+  keep = whole.backend().resumable_length(whole.kv(), whole.sequence(), keep);
   whole.kv().truncate(whole.sequence(), keep);
   const std::vector<std::int32_t> rest(tokens.begin() + keep, tokens.end());
   CHECK(same_bits(whole.forward(rest), std::span(want).subspan(keep * whole.spec().vocabulary)));
@@ -171,11 +173,12 @@ void check_shape(const ModelShape& shape, KvCacheType kv, std::size_t length, Ra
 
 TEST_CASE("same logits for every architecture, however the rows are run") {
   Random random(11);
-  const KvCacheType kinds[] = {KvCacheType::kInt8, KvCacheType::kF16, KvCacheType::kF32};
+  const KvCacheType kinds[] = {KvCacheType::kInt8, KvCacheType::kF16, KvCacheType::kInt4,
+                               KvCacheType::kF32};
   std::size_t n = 0;
   for (const ArchitectureFacts& arch : model_architectures()) {
     const BlockType type = n % 2 == 0 ? BlockType::kQ4_0 : BlockType::kF32;
-    check_shape(random_shape(random, arch.name, type), kinds[n % 3], 40 + random() % 30, random);
+    check_shape(random_shape(random, arch.name, type), kinds[n % 4], 40 + random() % 30, random);
     ++n;
   }
 }
@@ -183,10 +186,11 @@ TEST_CASE("same logits for every architecture, however the rows are run") {
 TEST_CASE("same logits for every block type, however the rows are run" *
           doctest::skip(test::kThreadSanitized)) {  // threads do the same for all types
   Random random(12);
-  const KvCacheType kinds[] = {KvCacheType::kF16, KvCacheType::kInt8, KvCacheType::kF32};
+  const KvCacheType kinds[] = {KvCacheType::kF16, KvCacheType::kInt8, KvCacheType::kF32,
+                               KvCacheType::kInt4};
   std::size_t n = 0;
   for (const BlockTypeInfo& info : block_types()) {
-    check_shape(random_shape(random, "llama", info.type), kinds[n % 3], 20 + random() % 30, random);
+    check_shape(random_shape(random, "llama", info.type), kinds[n % 4], 20 + random() % 30, random);
     ++n;
   }
 }
@@ -194,7 +198,7 @@ TEST_CASE("same logits for every block type, however the rows are run" *
 TEST_CASE("same logits beyond the borders of attention's pieces and windows") {
   Random random(13);
   for (const char* arch : {"llama", "gemma3"}) {
-    for (const KvCacheType kv : {KvCacheType::kInt8, KvCacheType::kF16}) {
+    for (const KvCacheType kv : {KvCacheType::kInt8, KvCacheType::kF16, KvCacheType::kInt4}) {
       ModelShape shape = random_shape(random, arch, BlockType::kQ8_0);
       shape.embd = 64;
       shape.ffn = 96;
@@ -204,10 +208,10 @@ TEST_CASE("same logits beyond the borders of attention's pieces and windows") {
   }
 }
 
-TEST_CASE("large key biases do not spoil an int8 cache") {
+TEST_CASE("large key biases do not spoil a cache of few bits") {
   const test::TemporaryFolder folder;
   Random random(14);
-  double error[2] = {};
+  double error[2] = {}, error4[2] = {};
   for (const bool outliers : {false, true}) {
     ModelShape shape;
     shape.arch = "qwen2";
@@ -219,17 +223,23 @@ TEST_CASE("large key biases do not spoil an int8 cache") {
     Random same_tokens(15);
     const auto tokens = random_tokens(same_tokens, 100, shape.vocab);
     ModelRun exact(path, {.kv = KvCacheType::kF32, .max_rows = 128, .max_logits = 128});
-    ModelRun small(path, {.kv = KvCacheType::kInt8, .max_rows = 128, .max_logits = 128});
-    const std::vector<float> want = exact.forward(tokens), got = small.forward(tokens);
-    double difference = 0, norm = 0;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      difference += std::pow(double{got[i]} - want[i], 2);
-      norm += std::pow(double{want[i]}, 2);
+    const std::vector<float> want = exact.forward(tokens);
+    for (const KvCacheType kv : {KvCacheType::kInt8, KvCacheType::kInt4}) {
+      ModelRun small(path, {.kv = kv, .max_rows = 128, .max_logits = 128});
+      const std::vector<float> got = small.forward(tokens);
+      double difference = 0, norm = 0;
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        difference += std::pow(double{got[i]} - want[i], 2);
+        norm += std::pow(double{want[i]}, 2);
+      }
+      (kv == KvCacheType::kInt8 ? error : error4)[outliers ? 1 : 0] = std::sqrt(difference / norm);
     }
-    error[outliers ? 1 : 0] = std::sqrt(difference / norm);
   }
   std::printf("int8 KV, relative L2 of logits from F32 KV: %.1e, with key biases of 150: %.1e\n",
               error[0], error[1]);
+  std::printf("int4 KV: %.1e, with key biases of 150: %.1e\n", error4[0], error4[1]);
+  CHECK(error4[0] < 0.1);
+  CHECK(error4[1] < 0.1);
   CHECK(error[0] < 0.02);
   CHECK(error[1] < 0.02);
 }

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -36,6 +37,13 @@ std::vector<float> random_floats(std::size_t n, float scale, Random& random) {
 template <class T>
 bool same(const T* a, const T* b, std::size_t n) {
   return std::memcmp(a, b, n * sizeof(T)) == 0;
+}
+
+// A NaN has many bit patterns, and which one comes out is no promise.
+bool same_or_nan(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
+    return std::isnan(x) ? std::isnan(y) : same(&x, &y, 1);
+  });
 }
 
 void check_matmul(const Kernels& reference, const Kernels& table, BlockType type,
@@ -237,11 +245,35 @@ void check_attention(const Kernels& reference, const Kernels& table, AttentionCa
   d.store(reference);
   for (std::size_t i = 0; i < c.blocks.size(); ++i)
     CHECK(same(c.blocks[i].data(), d.blocks[i].data(), c.layout.head_bytes()));
+  for (std::size_t i = 0; i < c.f16_blocks.size(); ++i)
+    CHECK(same(c.f16_blocks[i].data(), d.f16_blocks[i].data(), c.f16_blocks[i].size()));
   const auto a = c.run(reference, 0, c.rows);
   const auto b = c.run(table, 0, c.rows);
-  CHECK(same(a.maximum.data(), b.maximum.data(), a.maximum.size()));
-  CHECK(same(a.sum.data(), b.sum.data(), a.sum.size()));
-  CHECK(same(a.output.data(), b.output.data(), a.output.size()));
+  CHECK(same_or_nan(a.maximum, b.maximum));
+  CHECK(same_or_nan(a.sum, b.sum));
+  CHECK(same_or_nan(a.output, b.output));
+}
+
+// Blocks in 4 bits of numbers that are the same, huge, tiny, zeros of both signs or not finite.
+void check_extreme_int4(const Kernels& reference, const Kernels& table, Random& random) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::vector<float>> kinds = {
+      {0.0f, -0.0f},        {3.25f},      {65504.0f, -65504.0f}, {6e-8f, -6e-8f, 0.0f},
+      {1e-4f, 1.0f, -2.0f}, {1.0f, kNan}, {1.0f, kInfinity},     {-kInfinity, 2.0f},
+      {60000.0f, 60032.0f}, {1e5f, 1.0f}, {-5.0f, -4.0f, -4.5f}, {1e-7f, 2e-7f}};
+  for (const std::uint32_t dim : {1u, 31u, 32u, 33u, 48u, 80u, 128u}) {
+    CAPTURE(dim);
+    AttentionCase c = AttentionCase::make(KvLayout{KvType::kInt4, dim}, 3, 2, 97, 0, 0, 0, random);
+    for (std::size_t i = 0; i < c.key.size(); ++i) {
+      const auto& by_channel = kinds[i % dim % kinds.size()];
+      if (random() % 4 == 0 || i % dim % 2 == 0)
+        c.key[i] = by_channel[random() % by_channel.size()];
+      const auto& by_token = kinds[i / dim % kinds.size()];
+      if (i / dim % 3 != 0) c.value[i] = by_token[random() % by_token.size()];
+    }
+    check_attention(reference, table, c);
+  }
 }
 
 }  // namespace
@@ -369,15 +401,26 @@ AttentionCase AttentionCase::make(KvLayout layout, std::uint32_t rows, std::uint
 }
 
 void AttentionCase::store(const Kernels& kernels) {
-  blocks.clear();
-  for (std::uint32_t b = 0; b < (context + kKvBlock - 1) / kKvBlock; ++b) {
-    blocks.emplace_back(layout.head_bytes());
-    std::memset(blocks.back().data(), 0xff, layout.head_bytes());
+  const std::uint32_t count = (context + kKvBlock - 1) / kKvBlock;
+  const auto nans = [count](const KvLayout& of) {
+    std::vector<Aligned<std::byte>> made;
+    for (std::uint32_t b = 0; b < count; ++b) {
+      made.emplace_back(of.head_bytes());
+      std::memset(made.back().data(), 0xff, of.head_bytes());
+    }
+    return made;
+  };
+  const bool int4 = layout.type == KvType::kInt4;
+  const KvLayout stored{int4 ? KvType::kF16 : layout.type, layout.head_dim};
+  blocks = nans(layout);
+  if (int4) f16_blocks = nans(stored);
+  for (std::uint32_t t = 0; t < context; ++t) {
+    std::byte* block = (int4 ? f16_blocks : blocks)[t / kKvBlock].data();
+    kernels.store_kv(stored, key.data() + std::size_t{t} * layout.head_dim,
+                     value.data() + std::size_t{t} * layout.head_dim, t % kKvBlock, block);
+    if (int4 && t % kKvBlock == kKvBlock - 1)
+      kernels.quantize_kv(layout.head_dim, block, blocks[t / kKvBlock].data());
   }
-  for (std::uint32_t t = 0; t < context; ++t)
-    kernels.store_kv(layout, key.data() + std::size_t{t} * layout.head_dim,
-                     value.data() + std::size_t{t} * layout.head_dim, t % kKvBlock,
-                     blocks[t / kKvBlock].data());
 }
 
 AttentionCase::State AttentionCase::run(const Kernels& kernels, std::uint32_t row_begin,
@@ -387,6 +430,22 @@ AttentionCase::State AttentionCase::run(const Kernels& kernels, std::uint32_t ro
   state.maximum.assign(std::size_t{rows} * heads, -std::numeric_limits<float>::infinity());
   state.sum.assign(std::size_t{rows} * heads, 0.0f);
   state.output.assign(rows * row_floats, 0.0f);
+  for (std::uint32_t r = row_begin; r < row_end;) {
+    std::uint32_t after = row_end;
+    if (layout.type == KvType::kInt4) {  // rows of a task are in the same block
+      after = r + 1;
+      while (after < row_end && last[after] / kKvBlock == last[r] / kKvBlock) ++after;
+    }
+    run_rows(kernels, r, after, state);
+    r = after;
+  }
+  return state;
+}
+
+void AttentionCase::run_rows(const Kernels& kernels, std::uint32_t row_begin, std::uint32_t row_end,
+                             State& state) const {
+  const std::size_t row_floats = std::size_t{heads} * layout.head_dim;
+  const std::uint32_t own_block = last[row_begin] / kKvBlock;
   AttentionTask task;
   task.layout = layout;
   task.rows = row_end - row_begin;
@@ -411,12 +470,15 @@ AttentionCase::State AttentionCase::run(const Kernels& kernels, std::uint32_t ro
       const std::size_t index = start / kKvBlock + b;
       if (index < blocks.size())
         pointers[b] = const_cast<Aligned<std::byte>&>(blocks[index]).data();
+      if (layout.type != KvType::kInt4 || index != own_block) continue;
+      task.f16_block = b;
+      pointers[b] = const_cast<Aligned<std::byte>&>(f16_blocks[index]).data();
     }
     task.blocks = pointers;
     task.piece_start = start;
     kernels.attention(task);
+    task.f16_block = kKvPiece / kKvBlock;
   }
-  return state;
 }
 
 void check_same_bits(const Kernels& reference, const Kernels& table, std::uint64_t seed) {
@@ -443,8 +505,8 @@ void check_same_bits(const Kernels& reference, const Kernels& table, std::uint64
         check_extreme_matmul(reference, table, info.type, static_cast<std::uint8_t>(byte), value);
     }
   }
-  for (const KvType type : {KvType::kInt8, KvType::kF16, KvType::kF32}) {
-    for (const std::uint32_t dim : {8u, 32u, 64u, 80u, 96u, 100u, 112u, 128u, 256u}) {
+  for (const KvType type : {KvType::kInt8, KvType::kF16, KvType::kF32, KvType::kInt4}) {
+    for (const std::uint32_t dim : {8u, 32u, 48u, 64u, 80u, 96u, 100u, 112u, 128u, 256u}) {
       const KvLayout layout{type, dim};
       const std::uint32_t context = pick(random, 1, 600);
       const std::uint32_t rows = pick(random, 1, context < 12 ? context : 12);
@@ -464,6 +526,7 @@ void check_same_bits(const Kernels& reference, const Kernels& table, std::uint64
           AttentionCase::make(KvLayout{type, 40}, rows, 1, context, 3, 0.0f, 0, random));
     }
   }
+  check_extreme_int4(reference, table, random);
 }
 
 }  // namespace sluice::cpu::testing

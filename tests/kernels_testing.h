@@ -73,6 +73,7 @@ struct AttentionCase {
   std::vector<float> query, key, value, coeff, table;
   std::vector<std::uint32_t> first, last;
   std::vector<Aligned<std::byte>> blocks;
+  std::vector<Aligned<std::byte>> f16_blocks;  // kInt4: the same, of which full ones were made
 
   // Row r sees positions up to context - rows + r.
   static AttentionCase make(KvLayout layout, std::uint32_t rows, std::uint32_t heads,
@@ -85,6 +86,10 @@ struct AttentionCase {
   };
   // Runs all pieces for query rows [row_begin, row_end) (the others stay as they start).
   State run(const Kernels& kernels, std::uint32_t row_begin, std::uint32_t row_end) const;
+
+ private:
+  void run_rows(const Kernels& kernels, std::uint32_t row_begin, std::uint32_t row_end,
+                State& state) const;
 };
 
 // Checks that `table` gives the same bits as `reference` in every function, over random shapes of

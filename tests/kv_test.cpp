@@ -8,6 +8,7 @@
 
 #include "src/kv/kv_cache.h"
 #include "src/kv/prefix_tree.h"
+#include "src/kv/recent_blocks.h"
 
 using namespace sluice;
 
@@ -192,5 +193,128 @@ TEST_CASE("random use: blocks are never lost, never free and owned, and finds ar
       for (const Live& each : live) kv.release(each.id);
     }
     CHECK(kv.free_blocks() == kv.total_blocks());
+  }
+}
+
+TEST_CASE("a block's slot holds what was written of it, and a write goes on from what is held") {
+  KvCache kv(10, 4);
+  RecentBlocks recent(10, 4, 3);
+  const std::vector<BlockWrite> first = {{7, 0, 4}, {2, 0, 1}};
+  REQUIRE(recent.open(first, kv).ok());
+  CHECK(recent.slot(7) != recent.slot(2));
+  CHECK(recent.tokens(2) == 0);  // until it is written: the pass may fail
+  recent.written(first);
+  CHECK(recent.tokens(7) == 4);
+  CHECK(recent.tokens(2) == 1);
+  CHECK(recent.slot(3) == RecentBlocks::kNone);
+  CHECK(recent.tokens(3) == 0);
+
+  // On from token 1, and over a rejected token.
+  const std::vector<BlockWrite> second = {{2, 1, 3}};
+  REQUIRE(recent.open(second, kv).ok());
+  CHECK(recent.tokens(2) == 1);
+  recent.written(second);
+  const std::vector<BlockWrite> again = {{2, 2, 3}};
+  REQUIRE(recent.open(again, kv).ok());
+  recent.written(again);
+  CHECK(recent.tokens(2) == 3);
+
+  // Nobody has these tokens, so nothing changes.
+  for (const BlockWrite& gap : {BlockWrite{2, 4, 4}, BlockWrite{3, 1, 2}}) {
+    const std::vector<BlockWrite> writes = {{7, 0, 1}, gap};
+    const Status refused = recent.open(writes, kv);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().message.find("internal error") != std::string::npos);
+    CHECK(recent.tokens(7) == 4);
+    CHECK(recent.tokens(2) == 3);
+    CHECK(recent.slot(3) == RecentBlocks::kNone);
+  }
+  recent.forget(2);
+  CHECK(recent.slot(2) == RecentBlocks::kNone);
+  CHECK_FALSE(recent.open(std::vector<BlockWrite>{{2, 1, 2}}, kv).ok());
+}
+
+TEST_CASE("slots are taken from the block not used for longest, never from one that is needed") {
+  KvCache kv(20, 4);
+  RecentBlocks recent(20, 4, 3);
+  const SequenceId a = kv.create();
+  grow(kv, a, 6);  // ends in the middle of blocks 0, 1
+  const auto write = [&](std::uint32_t block, std::uint32_t begin, std::uint32_t end) {
+    const std::vector<BlockWrite> writes = {{block, begin, end}};
+    const Status status = recent.open(writes, kv);
+    if (status.ok()) recent.written(writes);
+    return status.ok();
+  };
+  CHECK(write(1, 0, 2));
+  CHECK(write(10, 0, 4));
+  CHECK(write(11, 0, 4));
+  CHECK(write(12, 0, 4));  // 1 is the oldest, but needed
+  CHECK(recent.tokens(1) == 2);
+  CHECK(recent.slot(10) == RecentBlocks::kNone);
+  CHECK(write(11, 2, 3));  // used anew
+  CHECK(write(13, 0, 1));
+  CHECK(recent.slot(12) == RecentBlocks::kNone);
+  CHECK(recent.tokens(11) == 3);
+  // Three blocks of one pass beside the one that is needed are too many, and nothing is lost.
+  const Status full = recent.open(std::vector<BlockWrite>{{14, 0, 4}, {15, 0, 4}, {16, 0, 1}}, kv);
+  REQUIRE_FALSE(full.ok());
+  CHECK(full.error().message.find("fewer sequences") != std::string::npos);
+  CHECK(recent.tokens(1) == 2);
+  CHECK(recent.tokens(11) == 3);
+  CHECK(recent.tokens(13) == 1);
+  // Whoever is gone needs nothing.
+  kv.release(a);
+  CHECK(recent.open(std::vector<BlockWrite>{{14, 0, 4}, {15, 0, 4}, {16, 0, 1}}, kv).ok());
+  CHECK(recent.slot(1) == RecentBlocks::kNone);
+}
+
+TEST_CASE("a copied block is held as the original is, or not at all") {
+  KvCache kv(20, 4);
+  RecentBlocks recent(20, 4, 3);
+  const std::vector<BlockWrite> writes = {{5, 0, 3}, {6, 0, 2}};
+  REQUIRE(recent.open(writes, kv).ok());
+  recent.written(writes);
+  const auto copied = recent.copy({5, 9}, kv);
+  REQUIRE(copied.ok());
+  REQUIRE(copied->has_value());
+  CHECK((*copied)->from == recent.slot(5));
+  CHECK((*copied)->to == recent.slot(9));
+  CHECK(recent.tokens(9) == 3);
+  // Of a block that is not held nothing is known, so what the copy had before is stale.
+  const auto nothing = recent.copy({12, 9}, kv);
+  REQUIRE(nothing.ok());
+  CHECK_FALSE(nothing->has_value());
+  CHECK(recent.slot(9) == RecentBlocks::kNone);
+}
+
+TEST_CASE("slots never run out with the sequences and rows that they were made for") {
+  std::mt19937 random(3);
+  for (int round = 0; round < 200; ++round) {
+    const std::uint32_t sequences = 1 + random() % 5, rows = 1 + random() % 40, size = 8;
+    KvCache kv(1000, size);
+    RecentBlocks recent(1000, size, RecentBlocks::slots_for(1000, size, sequences, rows));
+    std::vector<SequenceId> ids;
+    for (std::uint32_t i = 0; i < sequences; ++i) ids.push_back(kv.create());
+    for (int pass = 0; pass < 30; ++pass) {
+      std::vector<BlockWrite> writes;
+      std::vector<std::pair<SequenceId, std::uint32_t>> grown;
+      std::uint32_t left = rows;
+      for (const SequenceId id : ids) {
+        const std::uint32_t length = kv.length(id), count = random() % (left + 1);
+        if (count == 0) continue;
+        left -= count;
+        REQUIRE(kv.reserve(id, length + count).ok());
+        for (std::uint32_t at = length; at < length + count;) {
+          const std::uint32_t end = std::min(at / size * size + size, length + count);
+          writes.push_back({kv.blocks(id)[at / size], at % size, end - at / size * size});
+          at = end;
+        }
+        grown.emplace_back(id, length + count);
+      }
+      const Status status = recent.open(writes, kv);
+      REQUIRE_MESSAGE(status.ok(), (status.ok() ? "" : status.error().message));
+      recent.written(writes);
+      for (const auto& [id, length] : grown) kv.set_length(id, length);
+    }
   }
 }

@@ -129,7 +129,9 @@ TEST_CASE("the same tokens alone, in any company, with any policy and however sm
     const auto engine = make_engine(
         random,
         {.context = context,
-         .kv_tokens = round % 3 == 0 ? 160u : 160u + static_cast<std::uint32_t>(random() % 600),
+         .kv_tokens = round % 3 == 0 ? 161u : 161u + static_cast<std::uint32_t>(random() % 600),
+         .sequences = 12,
+         .kv = round % 2 == 0 ? KvCacheType::kInt8 : KvCacheType::kInt4,
          .threads = 1 + static_cast<std::uint32_t>(random() % 2),
          .prefill_chunk = 64});
     const std::vector<GenerateRequest> requests = random_requests(random, 24, 80);
@@ -156,6 +158,20 @@ TEST_CASE("the same tokens alone, in any company, with any policy and however sm
   CHECK(preemptions > 20);
   CHECK(shared > 1000);
   CHECK(accepted > 100);
+}
+
+TEST_CASE("an int4 cache runs no more sequences at a time than it was made for") {
+  std::mt19937 random(17);
+  const auto engine = make_engine(random, {.context = 512,
+                                           .kv_tokens = 4096,
+                                           .sequences = 2,
+                                           .kv = KvCacheType::kInt4,
+                                           .prefill_chunk = 64});
+  const std::vector<GenerateRequest> requests = random_requests(random, 16, 200);
+  const std::vector<GenerateResult> alone = one_by_one(*engine, requests);
+  SchedulerOptions options;
+  options.slots = 12;
+  check_same(*engine, options, requests, alone, random);
 }
 
 TEST_CASE("a common beginning is run once, also when all arrive together") {

@@ -71,7 +71,8 @@ TEST_CASE("perplexity follows the reference's protocol and figures") {
   const std::string text = read_text(test::conformance_file("stories.txt"));
 
   for (const std::uint32_t window : {256u, 512u}) {
-    for (const KvCacheType kv : {KvCacheType::kF32, KvCacheType::kF16, KvCacheType::kInt8}) {
+    for (const KvCacheType kv :
+         {KvCacheType::kF32, KvCacheType::kF16, KvCacheType::kInt8, KvCacheType::kInt4}) {
       const auto engine = load({.context = window, .kv = kv, .max_logits = 64});
       auto ids = engine->tokenizer().encode(text, {.add_special = true});
       REQUIRE(ids.ok());
@@ -84,7 +85,7 @@ TEST_CASE("perplexity follows the reference's protocol and figures") {
       CHECK(result->tokens == expected["chunks"].get<std::uint64_t>() * (window / 2 - 1));
       CHECK(std::abs(result->perplexity / ppl - 1) <
             // Heads of 8 numbers feel the rounding of keys more than any real model's.
-            (kv == KvCacheType::kInt8 ? 0.01 : 0.001));
+            (kv == KvCacheType::kInt8 || kv == KvCacheType::kInt4 ? 0.01 : 0.001));
     }
   }
 }

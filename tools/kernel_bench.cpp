@@ -185,6 +185,7 @@ void int8_peak(benchmark::State& state, const Kernels* kernels) {
 }
 
 // One decode step of `kv_heads` heads over `context` tokens, or `rows` prompt rows at its end.
+// With int4, rows that are more than a block are as if all were in the last one.
 void attention(benchmark::State& state, const Kernels* kernels, KvType type, std::uint32_t context,
                std::uint32_t rows) {
   constexpr std::uint32_t kDim = 128;
@@ -195,11 +196,16 @@ void attention(benchmark::State& state, const Kernels* kernels, KvType type, std
   const auto bytes = allocate<std::byte>(layout.head_bytes() * blocks * kLayers);
   const auto x = random_floats(kDim * 2);
   std::vector<const std::byte*> pointers;
+  const KvLayout f16{KvType::kF16, kDim};
+  const auto f16_block = allocate<std::byte>(f16.head_bytes());  // int4: the newest of all layers
+  const bool int4 = type == KvType::kInt4;
   for (std::uint32_t b = 0; b < blocks * kLayers; ++b) {
     std::byte* block = bytes.get() + b * layout.head_bytes();
     for (std::uint32_t slot = 0; slot < kKvBlock; ++slot)
-      kernels->store_kv(layout, x.data() + slot, x.data() + 2 * slot, slot, block);
-    pointers.push_back(block);
+      kernels->store_kv(int4 ? f16 : layout, x.data() + slot, x.data() + 2 * slot, slot,
+                        int4 ? f16_block.get() : block);
+    if (int4) kernels->quantize_kv(kDim, f16_block.get(), block);
+    pointers.push_back(int4 && b % blocks == blocks - 1 ? f16_block.get() : block);
   }
   const auto query = random_floats(std::size_t{rows} * kHeads * kDim);
   std::vector<std::uint32_t> first(rows, 0);
@@ -229,6 +235,7 @@ void attention(benchmark::State& state, const Kernels* kernels, KvType type, std
     for (std::uint32_t start = 0; start < context; start += kKvPiece) {
       task.blocks = pointers.data() + std::size_t{layer % kLayers} * blocks + start / kKvBlock;
       task.piece_start = start;
+      task.f16_block = start + kKvPiece == context ? kKvPiece / kKvBlock - 1 : kKvPiece / kKvBlock;
       kernels->attention(task);
     }
     ++layer;
@@ -273,8 +280,10 @@ void register_all(const std::vector<unsigned>& thread_counts) {
         }
       }
     }
-    for (const auto& [type, name] : std::map<KvType, const char*>{
-             {KvType::kInt8, "int8"}, {KvType::kF16, "f16"}, {KvType::kF32, "f32"}}) {
+    for (const auto& [type, name] : std::map<KvType, const char*>{{KvType::kInt8, "int8"},
+                                                                  {KvType::kInt4, "int4"},
+                                                                  {KvType::kF16, "f16"},
+                                                                  {KvType::kF32, "f32"}}) {
       for (const std::uint32_t context : {512u, 4096u}) {
         for (const std::uint32_t rows : {1u, 4u, 64u}) {
           benchmark::RegisterBenchmark(

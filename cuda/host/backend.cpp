@@ -201,13 +201,14 @@ std::int64_t CudaBackend::kv_layer_block_bytes() const {
   return block_bytes(model_.spec, options_.kv);
 }
 
-void CudaBackend::copy_kv_block(std::uint32_t from, std::uint32_t to) {
+Status CudaBackend::copy_kv_block(const KvCache& /*kv*/, BlockCopy copy) {
   const std::int64_t bytes = kv_layer_block_bytes();
   for (const Memory& layer : cache_) {
     if (!layer) continue;
-    device_->copy(layer.at<std::uint8_t>(to * bytes), layer.at<const std::uint8_t>(from * bytes),
-                  static_cast<std::size_t>(bytes));
+    device_->copy(layer.at<std::uint8_t>(copy.to * bytes),
+                  layer.at<const std::uint8_t>(copy.from * bytes), static_cast<std::size_t>(bytes));
   }
+  return {};
 }
 
 // The number in "cuda-1" changes with cuda/kv_pages.h.

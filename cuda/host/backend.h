@@ -53,7 +53,7 @@ class CudaBackend final : public Backend {
   std::uint32_t most_top_logits() const override;
   Result<PassTraffic> forward(std::span<const BatchRow> rows, const KvCache& kv, LayerRange layers,
                               const ForwardIo& io) override;
-  void copy_kv_block(std::uint32_t from, std::uint32_t to) override;
+  Status copy_kv_block(const KvCache& kv, BlockCopy copy) override;
   std::string kv_format() const override;
   std::size_t kv_block_bytes() const override;
   Status export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const override;

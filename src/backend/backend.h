@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -32,7 +33,8 @@ struct LayerRange {
   std::uint32_t last = 0;
 };
 
-enum class KvCacheType : std::uint8_t { kInt8, kF16, kF32 };
+// kInt4: the block that a token lies in is f16, those before it are in 4 bits.
+enum class KvCacheType : std::uint8_t { kInt8, kF16, kF32, kInt4 };
 
 // What a pass read from memory and multiplied, for the shares of what the machine can do.
 struct PassTraffic {
@@ -98,12 +100,26 @@ class Backend {
 
   // Runs the rows through a range of layers. Keys and values are stored in the blocks that `kv` has
   // reserved for their positions; a row's results depend on its own sequence only, bit for bit.
-  // The caller advances kv's lengths afterwards.
+  // The caller advances kv's lengths afterwards. kFailed where a sequence goes on from another
+  // length than one that resumable_length() gives, or max_open_blocks() are not enough.
   virtual Result<PassTraffic> forward(std::span<const BatchRow> rows, const KvCache& kv,
                                       LayerRange layers, const ForwardIo& io) = 0;
 
-  // Copies keys and values of a block, all layers.
-  virtual void copy_kv_block(std::uint32_t from, std::uint32_t to) = 0;
+  // A sequence of `kv` that is to be cut back to `length` tokens, or was just imported: the largest
+  // length, at most that, from which it can go on; what lies between is to be run again. A length
+  // that a pass has just left, and one within that pass, is always given back as it is, and so is
+  // a multiple of block_tokens().
+  virtual std::uint32_t resumable_length(const KvCache& /*kv*/, SequenceId /*sequence*/,
+                                         std::uint32_t length) const {
+    return length;
+  }
+  // Blocks that a pass can write to, those that other sequences end in the middle of included.
+  virtual std::uint32_t max_open_blocks() const {
+    return std::numeric_limits<std::uint32_t>::max();
+  }
+
+  // Copies keys and values of a block of `kv`, all layers. kFailed as forward().
+  virtual Status copy_kv_block(const KvCache& kv, BlockCopy copy) = 0;
 
   // Snapshots: keys and values of one block of the cache, all layers, as bytes. They are good for
   // any backend with the same kv_format() and the same weights.

@@ -67,11 +67,14 @@ void rotation(const Rope& rope, std::uint32_t position, std::span<float> cosine,
   }
 }
 
-std::vector<RowRun> row_runs(std::span<const BatchRow> rows, std::uint32_t most) {
+std::vector<RowRun> row_runs(std::span<const BatchRow> rows, std::uint32_t most,
+                             std::uint32_t block_tokens) {
   std::vector<RowRun> runs;
   for (std::uint32_t i = 0; i < rows.size(); ++i) {
     const bool joins = !runs.empty() && rows[i].sequence == rows[i - 1].sequence &&
-                       (most == 0 || runs.back().count < most);
+                       (most == 0 || runs.back().count < most) &&
+                       (block_tokens == 0 ||
+                        rows[i].position / block_tokens == rows[i - 1].position / block_tokens);
     if (joins) {
       ++runs.back().count;
     } else {
@@ -79,6 +82,18 @@ std::vector<RowRun> row_runs(std::span<const BatchRow> rows, std::uint32_t most)
     }
   }
   return runs;
+}
+
+std::vector<BlockWrite> block_writes(std::span<const BatchRow> rows, const KvCache& kv) {
+  const std::uint32_t size = kv.block_tokens();
+  std::vector<BlockWrite> writes;
+  for (const RowRun& run : row_runs(rows, 0, size)) {
+    const BatchRow& first = rows[run.first];
+    const BatchRow& last = rows[run.first + run.count - 1];
+    writes.push_back({kv.blocks(first.sequence)[first.position / size], first.position % size,
+                      last.position % size + 1});
+  }
+  return writes;
 }
 
 std::uint64_t tokens_seen(std::span<const BatchRow> rows, RowRun run, std::uint32_t window) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/backend/backend.h"
+#include "src/kv/recent_blocks.h"
 
 namespace sluice {
 
@@ -36,8 +37,13 @@ struct RowRun {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
 };
-// The runs of a pass, each of at most `most` rows; 0: as long as they are.
-std::vector<RowRun> row_runs(std::span<const BatchRow> rows, std::uint32_t most);
+// The runs of a pass, each of at most `most` rows and with all positions in one block of
+// `block_tokens`; 0: as long as they are.
+std::vector<RowRun> row_runs(std::span<const BatchRow> rows, std::uint32_t most,
+                             std::uint32_t block_tokens = 0);
+
+// The blocks that the rows of a pass write, and which of their tokens.
+std::vector<BlockWrite> block_writes(std::span<const BatchRow> rows, const KvCache& kv);
 
 // Tokens whose keys and values the rows of a run see together in a layer.
 std::uint64_t tokens_seen(std::span<const BatchRow> rows, RowRun run, std::uint32_t window);

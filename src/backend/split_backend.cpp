@@ -55,8 +55,19 @@ class SplitBackend final : public Backend {
     return traffic;
   }
 
-  void copy_kv_block(std::uint32_t from, std::uint32_t to) override {
-    for (BackendPart& part : parts_) part.backend->copy_kv_block(from, to);
+  std::uint32_t resumable_length(const KvCache& kv, SequenceId sequence,
+                                 std::uint32_t length) const override {
+    // What one part rounds down to is a multiple of the block, which all can go on from.
+    return least([&](const Backend& b) { return b.resumable_length(kv, sequence, length); });
+  }
+  std::uint32_t max_open_blocks() const override {
+    return least([](const Backend& b) { return b.max_open_blocks(); });
+  }
+  Status copy_kv_block(const KvCache& kv, BlockCopy copy) override {
+    for (BackendPart& part : parts_) {
+      SLUICE_RETURN_IF_ERROR(part.backend->copy_kv_block(kv, copy));
+    }
+    return {};
   }
 
   std::string kv_format() const override {

@@ -70,7 +70,15 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  void shorten(std::uint32_t length) { engine_.kv().truncate(sequence_, length); }
+  // Back to `length` tokens; those that some caches must run again to go on are run.
+  Status shorten(std::uint32_t length) {
+    KvCache& kv = engine_.kv();
+    const std::uint32_t held = engine_.backend().resumable_length(kv, sequence_, length);
+    kv.truncate(sequence_, held);
+    if (held == length) return {};
+    SLUICE_ASSIGN_OR_RETURN([[maybe_unused]] const PassTime again, prompt(length - held));
+    return {};
+  }
 
   // A prompt of `count` tokens behind what is there.
   Result<PassTime> prompt(std::uint32_t count) {
@@ -138,7 +146,7 @@ Result<PassTime> measure_pass(Bench& bench, std::uint32_t rows, std::uint32_t de
   std::vector<double> seconds;
   for (int i = 0; i <= times; ++i) {
     SLUICE_ASSIGN_OR_RETURN(result, bench.pass(rows));
-    bench.shorten(depth);
+    SLUICE_RETURN_IF_ERROR(bench.shorten(depth));
     if (i == 0) continue;
     seconds.push_back(result.seconds);
     add(profile, result.profile, 1.0 / times);
@@ -162,13 +170,13 @@ Result<BenchResult> measure(Engine& engine, const BenchOptions& options, Console
 
   Bench bench(engine, options.profile, console.cancel());
   SLUICE_ASSIGN_OR_RETURN([[maybe_unused]] const PassTime warm, bench.prompt(2));
-  bench.shorten(0);
+  SLUICE_RETURN_IF_ERROR(bench.shorten(0));
   std::vector<double> seconds;
   result.prompt.rows = prompt;
   for (int i = 0; i < repetitions && prompt > 0; ++i) {
     SLUICE_ASSIGN_OR_RETURN(result.prompt, bench.prompt(prompt));
     seconds.push_back(result.prompt.seconds);
-    bench.shorten(0);
+    SLUICE_RETURN_IF_ERROR(bench.shorten(0));
   }
   if (!seconds.empty()) result.prompt.seconds = median(seconds);
 
@@ -185,7 +193,7 @@ Result<BenchResult> measure(Engine& engine, const BenchOptions& options, Console
       sum.operations += step.operations;
       add(result.step.profile, step.profile, 1.0 / repetitions / result.decoded);
     }
-    bench.shorten(result.depth);
+    SLUICE_RETURN_IF_ERROR(bench.shorten(result.depth));
     seconds.push_back(sum.seconds / result.decoded);
     result.step.bytes = sum.bytes / result.decoded;
     result.step.operations = sum.operations / result.decoded;

@@ -14,8 +14,8 @@
 
 namespace sluice::cli {
 
-inline constexpr std::array<KvCacheType, 3> kFitTypes = {KvCacheType::kInt8, KvCacheType::kF16,
-                                                         KvCacheType::kF32};
+inline constexpr std::array<KvCacheType, 4> kFitTypes = {KvCacheType::kInt4, KvCacheType::kInt8,
+                                                         KvCacheType::kF16, KvCacheType::kF32};
 
 struct FitCell {
   MemoryPlan memory;

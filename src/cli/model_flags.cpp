@@ -23,8 +23,10 @@ struct KvName {
   std::string_view name;
   KvCacheType type;
 };
-constexpr std::array<KvName, 3> kKvNames = {
-    {{"int8", KvCacheType::kInt8}, {"f16", KvCacheType::kF16}, {"f32", KvCacheType::kF32}}};
+constexpr std::array<KvName, 4> kKvNames = {{{"int4", KvCacheType::kInt4},
+                                             {"int8", KvCacheType::kInt8},
+                                             {"f16", KvCacheType::kF16},
+                                             {"f32", KvCacheType::kF32}}};
 
 Result<DeviceChoice> parse_device(std::string_view text) {
   using Kind = DeviceChoice::Kind;
@@ -64,7 +66,8 @@ Result<KvCacheType> parse_kv_type(std::string_view name) {
   for (const KvName& row : kKvNames) {
     if (row.name == name) return row.type;
   }
-  return make_error(ErrorCode::kUsage, "'{}' is not a cache type; expected int8, f16 or f32", name);
+  return make_error(ErrorCode::kUsage, "'{}' is not a cache type; expected int4, int8, f16 or f32",
+                    name);
 }
 
 void ModelFlags::declare_model(Flags& flags) {
@@ -79,7 +82,7 @@ void ModelFlags::declare_machine(Flags& flags) {
   flags.integer("-t,--threads", "N",
                 fmt::format("threads (physical cores; here: {})", cpu::default_threads()), 1,
                 kMostThreads, &threads_);
-  flags.value("--kv", "TYPE", "KV cache: int8, f16 or f32 (int8)",
+  flags.value("--kv", "TYPE", "KV cache: int4, int8, f16 or f32 (int8)",
               [this](std::string_view text) -> Status {
                 SLUICE_ASSIGN_OR_RETURN(kv, parse_kv_type(text));
                 return {};

@@ -23,7 +23,8 @@ Result<CachedSequence::Prefill> CachedSequence::assign(
   const std::size_t most = std::min(tokens_.size(), tokens.size() - 1);
   std::size_t common = 0;
   while (common < most && tokens_[common] == tokens[common]) ++common;
-  truncate(common);
+  truncate_to_resume(common);
+  common = tokens_.size();
   Result<PassTraffic> traffic =
       engine_.prefill(id_, tokens.subspan(common), logits, cancel, [&](std::size_t done) {
         const auto held = static_cast<std::ptrdiff_t>(common + done);
@@ -56,9 +57,23 @@ bool CachedSequence::has_room(const TokenTree& tree) const {
     rows += path.size();
   }
   if (length % block != 0) needed += paths.size() - 1;  // copies of the last block
+  if (paths.size() > 1 && open_blocks(paths) > engine_.backend().max_open_blocks()) return false;
   // Blocks that the sequence has already beyond its length count as free.
   const std::size_t reserved = engine_.kv().blocks(id_).size() - blocks_for(length);
   return needed <= engine_.kv().free_blocks() + reserved && rows <= engine_.backend().max_rows();
+}
+
+std::size_t CachedSequence::open_blocks(std::span<const std::vector<std::uint32_t>> paths) const {
+  const KvCache& kv = engine_.kv();
+  const std::size_t block = kv.block_tokens();
+  std::size_t open = 0;
+  for (SequenceId id = 0; id < kv.sequences(); ++id) {
+    if (id != id_ && kv.length(id) % block != 0) ++open;
+  }
+  for (const auto& path : paths) {
+    open += (tokens_.size() % block + path.size() + block - 1) / block;
+  }
+  return open;
 }
 
 Result<PassTraffic> CachedSequence::append(const TokenTree& tree, const LogitsOut& logits,
@@ -150,6 +165,11 @@ void CachedSequence::truncate(std::size_t length) {
   engine_.kv().truncate(id_, static_cast<std::uint32_t>(length));
 }
 
+void CachedSequence::truncate_to_resume(std::size_t length) {
+  truncate(
+      engine_.backend().resumable_length(engine_.kv(), id_, static_cast<std::uint32_t>(length)));
+}
+
 std::size_t CachedSequence::snapshot_bytes() const {
   const std::size_t block = engine_.kv().block_tokens();
   return (tokens_.size() + block - 1) / block * engine_.backend().kv_block_bytes();
@@ -193,6 +213,7 @@ Status CachedSequence::import_snapshot(std::span<const std::int32_t> tokens,
   }
   engine_.kv().set_length(id_, length);
   tokens_.assign(tokens.begin(), tokens.end());
+  truncate_to_resume(tokens.size());
   return {};
 }
 

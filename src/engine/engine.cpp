@@ -60,6 +60,7 @@ Result<std::unique_ptr<Engine>> Engine::load(const std::string& path,
   sizes.pool = engine->threads_;
   sizes.isa = options.cpu_isa;
   sizes.kv = options.kv;
+  sizes.sequences = std::max(options.sequences, 1u);
   sizes.positions = engine->context_;
   sizes.max_rows = options.prefill_chunk;
   sizes.max_logits = std::min(options.max_logits, options.prefill_chunk);
@@ -88,7 +89,9 @@ std::string Engine::advice_for_context(std::size_t tokens) const {
 
 Status Engine::reserve(SequenceId sequence, std::uint32_t tokens) {
   SLUICE_RETURN_IF_ERROR(kv_->reserve(sequence, tokens));
-  for (const BlockCopy& copy : kv_->take_copies()) backend_->copy_kv_block(copy.from, copy.to);
+  for (const BlockCopy& copy : kv_->take_copies()) {
+    SLUICE_RETURN_IF_ERROR(backend_->copy_kv_block(*kv_, copy));
+  }
   return {};
 }
 

@@ -32,7 +32,7 @@ struct EngineOptions {
   // `sequences` that fill the context, or fewer where that takes more than half of the memory left;
   // at least one.
   std::uint32_t kv_tokens = 0;
-  std::uint32_t sequences = 1;
+  std::uint32_t sequences = 1;  // at a time; an int4 cache can't have more
   KvCacheType kv = KvCacheType::kInt8;
   std::uint32_t threads = 0;                  // 0: default_threads()
   const Engine* threads_of = nullptr;         // of that engine instead; never run both at once

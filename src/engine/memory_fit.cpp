@@ -13,9 +13,14 @@ double mib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20);
 // What one block of the cache takes on each device of a placement.
 std::vector<std::uint64_t> block_bytes(const PlacementRequest& request,
                                        const Placement& placement) {
-  const Placement one = replan(request, placement, 1);
+  // Of one more where there are many: an int4 cache has some blocks in f16 too.
+  constexpr std::uint32_t kMany = 1u << 16;
+  const Placement many = replan(request, placement, kMany);
+  const Placement more = replan(request, placement, kMany + 1);
   std::vector<std::uint64_t> bytes;
-  for (const Part& part : one.parts) bytes.push_back(part.memory.kv_cache);
+  for (std::size_t i = 0; i < many.parts.size(); ++i) {
+    bytes.push_back(more.parts[i].memory.kv_cache - many.parts[i].memory.kv_cache);
+  }
   return bytes;
 }
 
@@ -68,13 +73,24 @@ Error too_large(const PlacementRequest& request, const Placement& placement) {
   const Part& over = placement.parts[part];
   const MemoryPlan& plan = over.memory;
   std::string advice;
-  const std::uint64_t tokens = context_that_fits(request, placement, part, request.cpu.kv);
+  const KvCacheType own = request.cpu.kv;
+  std::uint64_t tokens = context_that_fits(request, placement, part, own);
   if (tokens >= 64) advice = fmt::format("-c {} would fit", tokens);
-  if (request.cpu.kv != KvCacheType::kInt8) {
-    const std::uint64_t more = context_that_fits(request, placement, part, KvCacheType::kInt8);
-    if (more > tokens) {
-      advice += fmt::format("{}--kv int8 would fit {} tokens", advice.empty() ? "" : ", ", more);
-    }
+  struct Smaller {
+    KvCacheType type;
+    const char* name;
+    bool possible;
+  };
+  const bool is_int4 = own == KvCacheType::kInt4;
+  for (const Smaller& other :
+       {Smaller{KvCacheType::kInt8, "int8", own != KvCacheType::kInt8 && !is_int4},
+        Smaller{KvCacheType::kInt4, "int4", !over.gpu && !is_int4}}) {
+    if (!other.possible) continue;
+    const std::uint64_t more = context_that_fits(request, placement, part, other.type);
+    if (more <= tokens) continue;
+    tokens = more;
+    advice +=
+        fmt::format("{}--kv {} would fit {} tokens", advice.empty() ? "" : ", ", other.name, more);
   }
   if (over.gpu) {
     advice += fmt::format("{}--gpu-layers auto puts as many layers there as fit",

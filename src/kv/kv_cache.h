@@ -35,6 +35,8 @@ class KvCache {
   SequenceId create();
   void release(SequenceId sequence);
 
+  // Ids are below this; those of released sequences hold nothing.
+  std::uint32_t sequences() const { return static_cast<std::uint32_t>(sequences_.size()); }
   // Tokens whose keys and values are valid.
   std::uint32_t length(SequenceId sequence) const { return sequences_[sequence].length; }
   // The sequence's blocks in order; token p lies in blocks()[p / block_tokens].

@@ -22,6 +22,7 @@ const Kernels kAvx2Kernels = {
     .add = add,
     .rope = rope,
     .store_kv = store_kv,
+    .quantize_kv = quantize_kv,
     .attention = attention<Avx2>,
     .byte_products = byte_products<Avx2>,
     .softmax = softmax,

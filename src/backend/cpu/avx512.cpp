@@ -31,6 +31,7 @@ const Kernels kAvx512Kernels = {
     .add = add,
     .rope = rope,
     .store_kv = store_kv,
+    .quantize_kv = quantize_kv,
     .attention = attention<Avx512>,
     .byte_products = byte_products<Avx512>,
     .softmax = softmax,

@@ -18,6 +18,8 @@ KvType storage(KvCacheType type) {
       return KvType::kF16;
     case KvCacheType::kF32:
       return KvType::kF32;
+    case KvCacheType::kInt4:
+      return KvType::kInt4;
   }
   return KvType::kF32;
 }
@@ -25,9 +27,9 @@ KvType storage(KvCacheType type) {
 // More than any machine has, where the product does not fit 64 bits (and sums with it still do).
 constexpr std::uint64_t kTooManyBytes = std::uint64_t{1} << 62;
 
-std::uint64_t kv_cache_bytes(const ModelSpec& spec, KvCacheType type, std::uint32_t layers,
+std::uint64_t kv_cache_bytes(const ModelSpec& spec, KvType type, std::uint32_t layers,
                              std::uint32_t blocks) {
-  const KvLayout layout{storage(type), spec.head_dim};
+  const KvLayout layout{type, spec.head_dim};
   std::uint64_t bytes = layout.head_bytes();
   for (const std::uint64_t factor : {spec.kv_heads, layers, blocks}) {
     bytes = checked_mul(bytes, factor).value_or(kTooManyBytes);
@@ -35,11 +37,20 @@ std::uint64_t kv_cache_bytes(const ModelSpec& spec, KvCacheType type, std::uint3
   return std::min(bytes, kTooManyBytes);
 }
 
-// Key outliers of the layers; only the int8 cache needs them.
+// Blocks that an int4 cache holds in f16 beside it; 0 for others. One sequence more than there are:
+// a path of a draft, or one that begins before another one ends.
+std::uint32_t recent_slots(const CpuOptions& options) {
+  if (options.kv != KvCacheType::kInt4) return 0;
+  return RecentBlocks::slots_for(options.kv_blocks, kKvBlock, options.sequences + 1,
+                                 options.max_rows);
+}
+
+// Key outliers of the layers; only the caches of few bits need them.
 std::vector<std::vector<KeyOutliers>> all_outliers(const Model& model, LayerRange layers,
                                                    KvCacheType type, std::uint32_t positions) {
   std::vector<std::vector<KeyOutliers>> all(model.spec.layers);
-  for (std::uint32_t i = layers.first; i < layers.last && type == KvCacheType::kInt8; ++i) {
+  if (type != KvCacheType::kInt8 && type != KvCacheType::kInt4) return all;
+  for (std::uint32_t i = layers.first; i < layers.last; ++i) {
     all[i] = find_key_outliers(model.spec, model.weights.layer[i], model.spec.layer[i], positions);
   }
   return all;
@@ -60,7 +71,7 @@ std::uint32_t most_pairs(const std::vector<std::vector<KeyOutliers>>& outliers) 
 }  // namespace
 
 std::uint64_t kv_bytes_per_token(const ModelSpec& spec, KvCacheType type, std::uint32_t layers) {
-  return kv_cache_bytes(spec, type, layers, 1) / kKvBlock;
+  return kv_cache_bytes(spec, storage(type), layers, 1) / kKvBlock;
 }
 
 std::size_t lay_out_work(const ModelSpec& spec, std::uint32_t rows, std::uint32_t most_outliers,
@@ -110,8 +121,9 @@ MemoryPlan plan_memory(const Model& model, const CpuOptions& options) {
   MemoryPlan plan;
   const LayerRange layers = own_layers(model, options);
   plan.weights = PackedWeights::bytes_needed(model.weights, layers);
-  plan.kv_cache =
-      kv_cache_bytes(model.spec, options.kv, layers.last - layers.first, options.kv_blocks);
+  const std::uint32_t own = layers.last - layers.first;
+  plan.kv_cache = kv_cache_bytes(model.spec, storage(options.kv), own, options.kv_blocks) +
+                  kv_cache_bytes(model.spec, KvType::kF16, own, recent_slots(options));
   const auto outliers = all_outliers(model, layers, options.kv, 0);
   WorkBuffers unused;
   plan.work = lay_out_work(model.spec, options.max_rows, most_pairs(outliers), nullptr, unused);
@@ -153,9 +165,18 @@ Result<std::unique_ptr<Backend>> CpuBackend::create(const Model& model, const Cp
   backend->kv_layout_ = KvLayout{storage(options.kv), model.spec.head_dim};
   SLUICE_ASSIGN_OR_RETURN(
       backend->kv_memory_,
-      AlignedBuffer::allocate(
-          kv_cache_bytes(model.spec, options.kv, layers.last - layers.first, options.kv_blocks),
-          "KV cache"));
+      AlignedBuffer::allocate(kv_cache_bytes(model.spec, storage(options.kv),
+                                             layers.last - layers.first, options.kv_blocks),
+                              "KV cache"));
+  if (const std::uint32_t slots = recent_slots(options); slots > 0) {
+    backend->recent_layout_ = KvLayout{KvType::kF16, model.spec.head_dim};
+    backend->recent_ = RecentBlocks(options.kv_blocks, kKvBlock, slots);
+    SLUICE_ASSIGN_OR_RETURN(
+        backend->recent_memory_,
+        AlignedBuffer::allocate(
+            kv_cache_bytes(model.spec, KvType::kF16, layers.last - layers.first, slots),
+            "KV cache's newest blocks"));
+  }
   backend->outliers_ = all_outliers(model, layers, options.kv, options.positions);
   backend->most_outliers_ = most_pairs(backend->outliers_);
   for (std::uint32_t i = 0; i < model.spec.layers; ++i) {
@@ -181,17 +202,40 @@ std::string CpuBackend::description() const {
                      pool_->threads() == 1 ? "" : "s");
 }
 
-void CpuBackend::copy_kv_block(std::uint32_t from, std::uint32_t to) {
+std::uint32_t CpuBackend::resumable_length(const KvCache& kv, SequenceId sequence,
+                                           std::uint32_t length) const {
+  const std::uint32_t rest = length % kKvBlock;
+  if (!is_int4() || rest == 0) return length;
+  const std::uint32_t block = kv.blocks(sequence)[length / kKvBlock];
+  return recent_.tokens(block) >= rest ? length : length - rest;
+}
+
+std::uint32_t CpuBackend::max_open_blocks() const {
+  // As many as there are blocks are never too few.
+  return recent_.slots() == 0 || recent_.slots() == options_.kv_blocks ? Backend::max_open_blocks()
+                                                                       : recent_.slots();
+}
+
+Status CpuBackend::copy_kv_block(const KvCache& kv, BlockCopy copy) {
   const std::size_t layer_bytes = kv_layout_.head_bytes() * model_.spec.kv_heads;
-  for (std::uint32_t layer = options_.layers.first; layer < options_.layers.last; ++layer) {
-    std::memcpy(kv_block(layer, to, 0), kv_block(layer, from, 0), layer_bytes);
+  const auto [first, last] = options_.layers;
+  for (std::uint32_t layer = first; layer < last; ++layer) {
+    std::memcpy(kv_block(layer, copy.to, 0), kv_block(layer, copy.from, 0), layer_bytes);
   }
+  if (!is_int4()) return {};
+  SLUICE_ASSIGN_OR_RETURN(const auto slots, recent_.copy(copy, kv));
+  if (!slots) return {};
+  const std::size_t recent_bytes = recent_layout_.head_bytes() * model_.spec.kv_heads;
+  for (std::uint32_t layer = first; layer < last; ++layer) {
+    std::memcpy(recent_block(layer, copy.to, 0), recent_block(layer, copy.from, 0), recent_bytes);
+  }
+  return {};
 }
 
 // Block bytes of a layer are [kv_heads][head_bytes] in one piece; a snapshot has the layers one
 // after another. The number in "cpu-1" changes with kv_layout.h.
 std::string CpuBackend::kv_format() const {
-  constexpr const char* kNames[] = {"int8", "f16", "f32"};  // in the order of KvCacheType
+  constexpr const char* kNames[] = {"int8", "f16", "f32", "int4"};  // in the order of KvCacheType
   return fmt::format("cpu-1 {} layers {} heads {} dim {} block {}",
                      kNames[static_cast<int>(options_.kv)],
                      options_.layers.last - options_.layers.first, model_.spec.kv_heads,
@@ -214,6 +258,7 @@ Status CpuBackend::export_kv_block(std::uint32_t block, std::span<std::byte> byt
 }
 
 void CpuBackend::import_kv_block(std::uint32_t block, std::span<const std::byte> bytes) {
+  if (is_int4()) recent_.forget(block);
   const std::size_t layer_bytes = kv_layout_.head_bytes() * model_.spec.kv_heads;
   const auto [first, last] = options_.layers;
   for (std::uint32_t layer = first; layer < last; ++layer) {

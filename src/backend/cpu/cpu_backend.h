@@ -20,6 +20,7 @@ struct CpuOptions {
   std::string isa;  // "": the best this machine supports
   KvCacheType kv = KvCacheType::kInt8;
   std::uint32_t kv_blocks = 0;  // of kKvBlock tokens each, all layers
+  std::uint32_t sequences = 1;  // at a time: how many blocks an int4 cache holds in f16 beside it
   std::uint32_t positions = 0;  // positions are below this
   std::uint32_t max_rows = 256;
   std::uint32_t max_logits = 16;

@@ -47,7 +47,8 @@ bool cancelled(const std::atomic<bool>* cancel) {
 struct CpuBackend::Pass {
   std::span<const BatchRow> rows;
   const KvCache* kv = nullptr;
-  std::vector<RowRun> tiles;  // of at most kTileRows rows
+  std::vector<RowRun> tiles;  // of at most kTileRows rows, int4: which lie in the same block
+  std::vector<std::uint32_t> full_blocks;  // int4: those that the pass fills
   const std::atomic<bool>* cancel = nullptr;
   StageClock* clock = nullptr;
   std::uint32_t count() const { return static_cast<std::uint32_t>(rows.size()); }
@@ -60,6 +61,14 @@ std::byte* CpuBackend::kv_block(std::uint32_t layer, std::uint32_t block,
   return kv_memory_.data() + index * kv_layout_.head_bytes();
 }
 
+std::byte* CpuBackend::recent_block(std::uint32_t layer, std::uint32_t block,
+                                    std::uint32_t kv_head) const {
+  const std::size_t own = layer - options_.layers.first;
+  const std::size_t index =
+      (own * recent_.slots() + recent_.slot(block)) * model_.spec.kv_heads + kv_head;
+  return recent_memory_.data() + index * recent_layout_.head_bytes();
+}
+
 Result<PassTraffic> CpuBackend::forward(std::span<const BatchRow> rows, const KvCache& kv,
                                         LayerRange layers, const ForwardIo& io) {
   const ModelSpec& spec = model_.spec;
@@ -67,7 +76,15 @@ Result<PassTraffic> CpuBackend::forward(std::span<const BatchRow> rows, const Kv
                           options_.max_logits};
   SLUICE_RETURN_IF_ERROR(check_pass(spec, limits, kKvBlock, rows, kv, layers, io));
   StageClock clock(io.profile);
-  const Pass pass{rows, &kv, row_runs(rows, kTileRows), io.cancel, &clock};
+  Pass pass{rows, &kv, row_runs(rows, kTileRows, is_int4() ? kKvBlock : 0), {}, io.cancel, &clock};
+  std::vector<BlockWrite> writes;
+  if (is_int4()) {
+    writes = block_writes(rows, kv);
+    SLUICE_RETURN_IF_ERROR(recent_.open(writes, kv));
+    for (const BlockWrite& write : writes) {
+      if (write.end == kKvBlock) pass.full_blocks.push_back(write.block);
+    }
+  }
 
   if (layers.first == 0) {
     embed(pass);  // hidden [R, embedding]
@@ -85,6 +102,7 @@ Result<PassTraffic> CpuBackend::forward(std::span<const BatchRow> rows, const Kv
                     : feed_forward_block(pass, layer));  // hidden += feed_forward(norm(hidden))
     if (cancelled(io.cancel)) return make_error(ErrorCode::kInterrupted, "interrupted");
   }
+  recent_.written(writes);
 
   if (io.hidden.size() >= rows.size() * spec.embedding) {
     std::copy_n(work_.hidden, rows.size() * spec.embedding, io.hidden.data());
@@ -223,12 +241,12 @@ PassTraffic CpuBackend::attention_block(const Pass& pass, std::uint32_t layer) {
   pass.clock->done(Stage::kQueryKeyValue, traffic.weight_bytes);
 
   store_keys_and_values(pass, layer);  // biases, norms, rotation; keys and values to the cache
+  quantize_full_blocks(pass, layer);   // int4: rows of later blocks see them so
   pass.clock->done(Stage::kStore);
   if (cancelled(pass.cancel)) return traffic;
   attend(pass, layer);  // attention [R, heads * head_dim]
   for (const RowRun& tile : pass.tiles) {
-    const std::uint64_t seen = tokens_seen(pass.rows, tile, spec.layer[layer].window);
-    traffic.kv_bytes += seen * kv_layout_.head_bytes() / kKvBlock * spec.kv_heads;
+    traffic.kv_bytes += kv_bytes_seen(pass, tile, spec.layer[layer].window);
   }
   pass.clock->done(Stage::kAttention, traffic.kv_bytes);
 
@@ -294,11 +312,34 @@ void CpuBackend::store_keys_and_values(const Pass& pass, std::uint32_t layer) {
             kernels_.rms_norm(head, w.key_norm.data(), dim, spec.norm_epsilon, head);
           }
           kernels_.rope(head, spec.rope_dims, spec.rope_interleaved, cosine, sine);
-          kernels_.store_kv(kv_layout_, head, value + std::size_t{h} * dim, row.position % kKvBlock,
-                            kv_block(layer, block, h));
+          kernels_.store_kv(is_int4() ? recent_layout_ : kv_layout_, head,
+                            value + std::size_t{h} * dim, row.position % kKvBlock,
+                            is_int4() ? recent_block(layer, block, h) : kv_block(layer, block, h));
         }
       },
       pass.cancel);
+}
+
+void CpuBackend::quantize_full_blocks(const Pass& pass, std::uint32_t layer) {
+  const std::uint32_t heads = model_.spec.kv_heads;
+  for_rows(
+      static_cast<std::uint32_t>(pass.full_blocks.size()) * heads,
+      std::size_t{8} * kKvBlock * model_.spec.head_dim,
+      [&](std::uint32_t i) {
+        const std::uint32_t block = pass.full_blocks[i / heads];
+        kernels_.quantize_kv(model_.spec.head_dim, recent_block(layer, block, i % heads),
+                             kv_block(layer, block, i % heads));
+      },
+      pass.cancel);
+}
+
+std::uint64_t CpuBackend::kv_bytes_seen(const Pass& pass, RowRun run, std::uint32_t window) const {
+  const std::uint64_t seen = tokens_seen(pass.rows, run, window);
+  if (!is_int4()) return seen * kv_layout_.head_bytes() / kKvBlock * model_.spec.kv_heads;
+  const std::uint32_t last = pass.rows[run.first + run.count - 1].position;
+  const std::uint64_t own = std::min<std::uint64_t>(seen, last % kKvBlock + 1);
+  return (own * recent_layout_.head_bytes() + (seen - own) * kv_layout_.head_bytes()) / kKvBlock *
+         model_.spec.kv_heads;
 }
 
 void CpuBackend::attend(const Pass& pass, std::uint32_t layer) {
@@ -387,10 +428,15 @@ void CpuBackend::attend_tile(const Pass& pass, std::uint32_t layer, RowRun tile,
   task.blocks = pointers.data();
   const std::uint32_t begin = *std::min_element(first.begin(), first.begin() + tile.count);
   const std::uint32_t end = *std::max_element(last.begin(), last.begin() + tile.count);
+  const std::uint32_t own_block = end / kKvBlock;  // of all rows, with an int4 cache
   for (std::uint32_t piece = begin / kKvPiece; piece <= end / kKvPiece; ++piece) {
     for (std::uint32_t i = 0; i < kBlocks; ++i) {
       const std::size_t index = std::size_t{piece} * kBlocks + i;
       pointers[i] = index < blocks.size() ? kv_block(layer, blocks[index], kv_head) : nullptr;
+    }
+    if (is_int4() && own_block / kBlocks == piece) {
+      task.f16_block = own_block % kBlocks;
+      pointers[task.f16_block] = recent_block(layer, blocks[own_block], kv_head);
     }
     task.piece_start = piece * kKvPiece;
     kernels_.attention(task);

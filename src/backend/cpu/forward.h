@@ -11,6 +11,7 @@
 #include "src/backend/cpu/thread_pool.h"
 #include "src/backend/pass_rows.h"
 #include "src/base/aligned_buffer.h"
+#include "src/kv/recent_blocks.h"
 
 namespace sluice::cpu {
 
@@ -65,7 +66,10 @@ class CpuBackend final : public Backend {
   std::uint32_t max_logits() const override { return options_.max_logits; }
   Result<PassTraffic> forward(std::span<const BatchRow> rows, const KvCache& kv, LayerRange layers,
                               const ForwardIo& io) override;
-  void copy_kv_block(std::uint32_t from, std::uint32_t to) override;
+  std::uint32_t resumable_length(const KvCache& kv, SequenceId sequence,
+                                 std::uint32_t length) const override;
+  std::uint32_t max_open_blocks() const override;
+  Status copy_kv_block(const KvCache& kv, BlockCopy copy) override;
   std::string kv_format() const override;
   std::size_t kv_block_bytes() const override;
   Status export_kv_block(std::uint32_t block, std::span<std::byte> bytes) const override;
@@ -79,6 +83,7 @@ class CpuBackend final : public Backend {
   void rotation_tables(const Pass& pass);
   PassTraffic attention_block(const Pass& pass, std::uint32_t layer);
   void store_keys_and_values(const Pass& pass, std::uint32_t layer);
+  void quantize_full_blocks(const Pass& pass, std::uint32_t layer);
   void attend(const Pass& pass, std::uint32_t layer);
   void attend_tile(const Pass& pass, std::uint32_t layer, RowRun tile, std::uint32_t kv_head,
                    std::uint32_t first_head, std::uint32_t heads);
@@ -96,6 +101,11 @@ class CpuBackend final : public Backend {
                 const std::function<void(std::uint32_t)>& body, const std::atomic<bool>* cancel);
 
   std::byte* kv_block(std::uint32_t layer, std::uint32_t block, std::uint32_t kv_head) const;
+  // The f16 form of a block of an int4 cache; it must be held in `recent_`.
+  std::byte* recent_block(std::uint32_t layer, std::uint32_t block, std::uint32_t kv_head) const;
+  bool is_int4() const { return options_.kv == KvCacheType::kInt4; }
+  // Bytes of keys and values that the rows of a run read in a layer.
+  std::uint64_t kv_bytes_seen(const Pass& pass, RowRun run, std::uint32_t window) const;
 
   const Model& model_;
   CpuOptions options_;
@@ -107,6 +117,10 @@ class CpuBackend final : public Backend {
   std::vector<Vector> key_bias_;  // of each layer, zero where a pair is outlying
   KvLayout kv_layout_;
   AlignedBuffer kv_memory_;
+  // int4 only: blocks that are, or were lately, not full, in f16: slot by slot as kv_memory_.
+  KvLayout recent_layout_;
+  RecentBlocks recent_{0, kKvBlock, 0};
+  AlignedBuffer recent_memory_;
   WorkBuffers work_;
 };
 

@@ -204,6 +204,7 @@ const Kernels kGenericKernels = {
     .add = add,
     .rope = rope,
     .store_kv = generic_store_kv,
+    .quantize_kv = generic_quantize_kv,
     .attention = generic_attention,
     .byte_products = byte_products,
     .softmax = softmax,

@@ -55,9 +55,41 @@ std::uint16_t quantize_kv_group(const float* x, std::uint32_t count, std::int8_t
   return scale_bits;
 }
 
+// Codes of up to 32 numbers of a block that share a scale and a middle, 8 behind them.
+Int4Range quantize_int4_group(const float* x, std::uint32_t count, std::uint8_t (&codes)[32]) {
+  std::memset(codes, 8, 32);
+  float min = x[0], max = x[0];
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if ((bits_of(x[i]) & 0x7fffffffu) >= kInfinityBits) return kInt4NotFinite;
+    min = x[i] < min ? x[i] : min;
+    max = x[i] > max ? x[i] : max;
+  }
+  const Int4Range range = int4_range(min, max);
+  if (range.scale == 0) return range;
+  const float inverse = 1.0f / half_to_float(range.scale);
+  const float middle = half_to_float(range.middle);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    float y = (x[i] - middle) * inverse;
+    y = y > 7.0f ? 7.0f : y;
+    y = y < -8.0f ? -8.0f : y;
+    codes[i] = static_cast<std::uint8_t>(bits_of(y + kRoundMagic) - bits_of(kRoundMagic) + 8);
+  }
+  return range;
+}
+
+std::uint32_t nibble(const std::byte* byte, std::uint32_t dim) {
+  const auto both = std::to_integer<std::uint32_t>(*byte);
+  return dim % 32 < 16 ? both & 15 : both >> 4;
+}
+void set_nibble(std::byte* byte, std::uint32_t dim, std::uint8_t code) {
+  const std::uint32_t other = nibble(byte, dim + 16);
+  *byte = static_cast<std::byte>(dim % 32 < 16 ? other << 4 | code : code << 4 | other);
+}
+
 // One query head, prepared for the type of the keys.
 struct Query {
   const float* x;
+  float base;  // of all scores of an int4 block
   alignas(64) std::int8_t q[kMaxHeadDim];
   float scale[kMaxHeadDim / 32];
 };
@@ -69,6 +101,40 @@ void prepare(const KvLayout& layout, const float* x, Query& query) {
     const std::uint32_t count = layout.head_dim - d < 32 ? layout.head_dim - d : 32;
     query.scale[d / 32] = generic_quantize_group(x + d, count, query.q + d);
   }
+}
+
+// The query for one block of int4 keys, whose scales go into its codes.
+void prepare_int4(const KvLayout& layout, const std::byte* block, Query& query) {
+  const std::uint32_t groups = layout.padded_dim() / 32;
+  float partial[16] = {};
+  for (std::uint32_t g = 0; g < groups; ++g) {
+    float scaled[32];
+    for (std::uint32_t i = 0; i < 32; ++i) {
+      const std::uint32_t d = 32 * g + i;
+      const float q = d < layout.head_dim ? query.x[d] : 0.0f;
+      const float middle = load_half(block + int4_key_middle_offset(groups, d));
+      partial[d % 16] = __builtin_fmaf(q, middle, partial[d % 16]);
+      scaled[i] = q * load_half(block + int4_key_scale_offset(groups, d));
+    }
+    query.scale[g] = generic_quantize_group(scaled, 32, query.q + std::size_t{32} * g);
+  }
+  query.base = sum_partials(partial);
+}
+
+float int4_raw_score(const KvLayout& layout, const Query& query, const std::byte* block,
+                     std::uint32_t slot) {
+  const std::uint32_t groups = layout.padded_dim() / 32;
+  float raw = query.base;
+  for (std::uint32_t g = 0; g < groups; ++g) {
+    std::int32_t dot = 0;
+    for (std::uint32_t d = 32 * g; d < 32 * g + 32; ++d) {
+      const auto code =
+          static_cast<std::int32_t>(nibble(block + int4_key_offset(groups, slot, d), d));
+      dot += (code - 8) * query.q[d];
+    }
+    raw = __builtin_fmaf(query.scale[g], static_cast<float>(dot), raw);
+  }
+  return raw;
 }
 
 float raw_score(const KvLayout& layout, const Query& query, const std::byte* block,
@@ -91,8 +157,55 @@ float raw_score(const KvLayout& layout, const Query& query, const std::byte* blo
   return raw;
 }
 
+// The sum of the visible values of a piece in dimension d, weighted.
+float weigh_values(const AttentionTask& task, const float* p, std::uint32_t begin,
+                   std::uint32_t end, std::uint32_t d) {
+  const KvLayout& layout = task.layout;
+  const std::uint32_t groups = layout.padded_dim() / 32;
+  float acc = 0.0f;
+  for (std::uint32_t t = begin; t < end; ++t) {
+    const std::byte* values = task.blocks[t / kKvBlock] + layout.key_bytes();
+    const std::uint32_t slot = t % kKvBlock;
+    const std::size_t index = std::size_t{slot} * layout.padded_dim() + d;
+    if (layout.type == KvType::kInt8) {
+      const float scale = load_half(values + value_scale_offset(groups, slot, d / 32));
+      acc =
+          __builtin_fmaf(p[t] * scale, static_cast<float>(load<std::int8_t>(values + index)), acc);
+    } else {
+      acc = __builtin_fmaf(p[t], load_float(layout.type, values, index), acc);
+    }
+  }
+  return acc;
+}
+
+float weigh_int4_values(const AttentionTask& task, const float* p, std::uint32_t begin,
+                        std::uint32_t end, std::uint32_t d) {
+  const KvLayout f16{KvType::kF16, task.layout.head_dim};
+  const std::uint32_t groups = f16.padded_dim() / 32;
+  float acc = 0.0f;
+  float base[16] = {};
+  for (std::uint32_t t = begin; t < end; ++t) {
+    const std::uint32_t slot = t % kKvBlock;
+    if (t / kKvBlock == task.f16_block) {
+      const std::byte* values = task.blocks[t / kKvBlock] + f16.key_bytes();
+      acc = __builtin_fmaf(
+          p[t], load_float(KvType::kF16, values, std::size_t{slot} * f16.padded_dim() + d), acc);
+      continue;
+    }
+    const std::byte* values = task.blocks[t / kKvBlock] + task.layout.key_bytes();
+    const float scale = load_half(values + int4_value_scale_offset(groups, slot, d / 32));
+    const float middle = load_half(values + int4_value_middle_offset(groups, slot, d / 32));
+    const auto code =
+        static_cast<std::int32_t>(nibble(values + int4_value_offset(groups, slot, d), d));
+    acc = __builtin_fmaf(p[t] * scale, static_cast<float>(code - 8), acc);
+    base[t % 16] = __builtin_fmaf(p[t], middle, base[t % 16]);
+  }
+  return acc + sum_partials(base);
+}
+
 void attend(const AttentionTask& task, std::uint32_t r, std::uint32_t h, Query& query) {
   const KvLayout& layout = task.layout;
+  const bool int4 = layout.type == KvType::kInt4;
   const std::uint32_t piece_last = task.piece_start + kKvPiece - 1;
   if (task.first[r] > piece_last || task.last[r] < task.piece_start) return;
   // Visible tokens, as offsets into the piece.
@@ -107,7 +220,12 @@ void attend(const AttentionTask& task, std::uint32_t r, std::uint32_t h, Query& 
   float p[kKvPiece];
   float max = -INFINITY;
   for (std::uint32_t t = begin; t < end; ++t) {
-    float s = raw_score(layout, query, task.blocks[t / kKvBlock], t % kKvBlock);
+    const std::byte* block = task.blocks[t / kKvBlock];
+    const bool quantized = int4 && t / kKvBlock != task.f16_block;
+    if (quantized && (t == begin || t % kKvBlock == 0)) prepare_int4(layout, block, query);
+    float s = quantized ? int4_raw_score(layout, query, block, t % kKvBlock)
+                        : raw_score(int4 ? KvLayout{KvType::kF16, layout.head_dim} : layout, query,
+                                    block, t % kKvBlock);
     for (std::uint32_t i = 0; i < task.outliers; ++i) {
       const float* c = task.coeff + (rh * task.outliers + i) * 2;
       const float* table = task.table + 2 * i * task.table_stride + task.piece_start + t;
@@ -135,22 +253,10 @@ void attend(const AttentionTask& task, std::uint32_t r, std::uint32_t h, Query& 
   task.maximum[rh] = new_max;
   task.sum[rh] = __builtin_fmaf(sum, new_factor, task.sum[rh] * old_factor);
 
-  const std::uint32_t groups = layout.padded_dim() / 32;
   float* out = task.output + r * task.output_stride + std::size_t{h} * layout.head_dim;
   for (std::uint32_t d = 0; d < layout.head_dim; ++d) {
-    float acc = 0.0f;
-    for (std::uint32_t t = begin; t < end; ++t) {
-      const std::byte* values = task.blocks[t / kKvBlock] + layout.key_bytes();
-      const std::uint32_t slot = t % kKvBlock;
-      const std::size_t index = std::size_t{slot} * layout.padded_dim() + d;
-      if (layout.type == KvType::kInt8) {
-        const float scale = load_half(values + value_scale_offset(groups, slot, d / 32));
-        acc = __builtin_fmaf(p[t] * scale, static_cast<float>(load<std::int8_t>(values + index)),
-                             acc);
-      } else {
-        acc = __builtin_fmaf(p[t], load_float(layout.type, values, index), acc);
-      }
-    }
+    const float acc =
+        int4 ? weigh_int4_values(task, p, begin, end, d) : weigh_values(task, p, begin, end, d);
     out[d] = __builtin_fmaf(acc, new_factor, out[d] * old_factor);
   }
 }
@@ -179,6 +285,39 @@ void generic_store_kv(const KvLayout& layout, const float* key, const float* val
   for (std::uint32_t d = 0; d < layout.padded_dim(); ++d)
     store_float(layout.type, values, std::size_t{slot} * layout.padded_dim() + d,
                 d < layout.head_dim ? value[d] : 0.0f);
+}
+
+void generic_quantize_kv(std::uint32_t head_dim, const std::byte* f16_block, std::byte* block) {
+  const KvLayout f16{KvType::kF16, head_dim};
+  const KvLayout int4{KvType::kInt4, head_dim};
+  const std::uint32_t padded = int4.padded_dim();
+  const std::uint32_t groups = padded / 32;
+  std::memset(block, 0, int4.head_bytes());
+  std::uint8_t codes[32];
+  float x[32];
+  for (std::uint32_t d = 0; d < padded; ++d) {  // of all tokens
+    for (std::uint32_t t = 0; t < kKvBlock; ++t)
+      x[t] = d < head_dim ? load_half(f16_block + 2 * (std::size_t{d} * kKvBlock + t)) : 0.0f;
+    const Int4Range range = quantize_int4_group(x, kKvBlock, codes);
+    store(block + int4_key_scale_offset(groups, d), range.scale);
+    store(block + int4_key_middle_offset(groups, d), range.middle);
+    for (std::uint32_t t = 0; t < kKvBlock; ++t)
+      set_nibble(block + int4_key_offset(groups, t, d), d, codes[t]);
+  }
+  const std::byte* from = f16_block + f16.key_bytes();
+  std::byte* values = block + int4.key_bytes();
+  for (std::uint32_t t = 0; t < kKvBlock; ++t) {
+    for (std::uint32_t g = 0; g < groups; ++g) {
+      const std::uint32_t count = head_dim - 32 * g < 32 ? head_dim - 32 * g : 32;
+      for (std::uint32_t i = 0; i < count; ++i)
+        x[i] = load_half(from + 2 * (std::size_t{t} * padded + 32 * g + i));
+      const Int4Range range = quantize_int4_group(x, count, codes);
+      store(values + int4_value_scale_offset(groups, t, g), range.scale);
+      store(values + int4_value_middle_offset(groups, t, g), range.middle);
+      for (std::uint32_t i = 0; i < 32; ++i)
+        set_nibble(values + int4_value_offset(groups, t, 32 * g + i), 32 * g + i, codes[i]);
+    }
+  }
 }
 
 void generic_attention(const AttentionTask& task) {

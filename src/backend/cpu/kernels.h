@@ -10,6 +10,8 @@
 //  - sums over a vector (norms): 16 partial sums, element i in partial i % 16, added pairwise at
 //  the
 //    end: p[i] + p[i+8], then +4, +2, +1.
+//  - attention: raw scores take dimensions (int8 keys: groups of 32) in sequence, values take
+//    tokens in sequence; what 4-bit blocks do beside that is written down in kv_layout.h.
 //  - exp is one polynomial, written with the same operations everywhere.
 // No function uses a thread pool; callers split the work by row groups, rows or heads.
 #pragma once
@@ -48,12 +50,12 @@ struct QuantizedRows {
   std::int32_t* sum = nullptr;  // [rows][cols / 32][2]: sums of q over each half group of 16
 };
 
-enum class KvType : std::uint8_t { kInt8, kF16, kF32 };
+enum class KvType : std::uint8_t { kInt8, kF16, kF32, kInt4 };
 
 // One layer's share of one KV block for one head holds kKvBlock keys, then kKvBlock values. Byte
 // sizes and the layout are documented in kv_layout.h.
 struct KvLayout {
-  KvType type = KvType::kInt8;
+  KvType type = KvType::kInt8;  // kInt4: of whole blocks; until it is full, a block is kF16
   std::uint32_t head_dim = 0;
   std::uint32_t padded_dim() const { return (head_dim + 31) / 32 * 32; }
   std::size_t key_bytes() const;    // of one block and head, a multiple of 64
@@ -67,6 +69,9 @@ struct AttentionTask {
   // Blocks of the piece: pointers to this layer's and head's bytes, kKvPiece / kKvBlock of them
   // (entries past the last visible token may be null).
   const std::byte* const* blocks = nullptr;
+  // kInt4: the one of `blocks` that has the kF16 layout, or a number past them; rows see tokens of
+  // the blocks before it and of it, so all rows of a task have their own position in one block.
+  std::uint32_t f16_block = kKvPiece / kKvBlock;
   std::uint32_t piece_start =
       0;  // absolute position of the piece's first token, multiple of kKvPiece
   std::uint32_t rows = 0;
@@ -121,9 +126,11 @@ struct Kernels {
   // cos and sin have dims / 2 entries; values past dims stay.
   void (*rope)(float* x, std::uint32_t dims, bool interleaved, const float* cos, const float* sin);
 
-  // Stores one token's key and value of one head in slot `slot` (< kKvBlock) of a block.
+  // Stores one token's key and value of one head in slot `slot` (< kKvBlock) of a block; not kInt4.
   void (*store_kv)(const KvLayout& layout, const float* key, const float* value, std::uint32_t slot,
                    std::byte* block);
+  // Makes the kInt4 form of a full block, one head of it, of its kF16 form.
+  void (*quantize_kv)(std::uint32_t head_dim, const std::byte* f16_block, std::byte* block);
   // One piece of attention, see AttentionTask; pieces of a row must be done in ascending order.
   void (*attention)(const AttentionTask& task);
   // Multiplies bytes and adds the products up, in registers, `rounds` times; returns how many

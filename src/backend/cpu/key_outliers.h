@@ -1,4 +1,4 @@
-// Large key biases kept out of the int8 KV cache.
+// Large key biases kept out of the int8 and int4 KV caches.
 //
 // Models of the Qwen2 kind add a bias to keys that is a hundred times larger in a few channels than
 // the keys themselves; with one scale for a group of 32 the other channels would round to nothing.

@@ -10,6 +10,7 @@
 #include "src/backend/cpu/kv_layout.h"
 #include "src/backend/cpu/math.h"
 #include "src/backend/cpu/simd_compat.h"
+#include "src/backend/cpu/simd_int4.h"
 #include "src/backend/cpu/simd_matmul.h"
 #include "src/backend/cpu/simd_tile.h"
 #include "src/backend/cpu/simd_vectors.h"
@@ -31,7 +32,8 @@ struct QueryTile {
   alignas(64) float score[kQueryTile][kKvPiece];
   float old_factor[kQueryTile];
   float new_factor[kQueryTile];
-  // The queries themselves: codes with a scale a group for int8 keys, otherwise floats.
+  // The queries themselves: codes with a scale a group for int8 keys, otherwise floats; for int4
+  // keys both, codes for one block at a time.
   alignas(64) std::int8_t q[kQueryTile * kMaxHeadDim];
   float scale[kQueryTile * kMaxHeadDim / 32];
   std::int32_t offset[kQueryTile * kMaxHeadDim / 32];
@@ -92,16 +94,84 @@ static void int8_scores(const AttentionTask& task, QueryTile& tile_data, std::ui
   }
 }
 
+// Scores of tokens [begin, end) of the piece.
 template <class Isa, class Elements>
-static void float_scores(const AttentionTask& task, QueryTile& tile_data) {
+static void float_scores(const AttentionTask& task, QueryTile& tile_data, std::uint32_t begin,
+                         std::uint32_t end) {
   const std::uint32_t dim = task.layout.head_dim;
-  for (std::uint32_t t = tile_data.first / 16 * 16; t < tile_data.last; t += 16) {
+  for (std::uint32_t t = begin / 16 * 16; t < end; t += 16) {
     const auto* block = reinterpret_cast<const std::uint8_t*>(task.blocks[t / kKvBlock]);
     in_tiles(tile_data.count, [&]<int T>(std::uint32_t i) SLUICE_ALWAYS_INLINE {
       float_tile<Isa, Elements, T>(block + t % kKvBlock * Elements::kBytes, kKvBlock, dim,
                                    tile_data.x + std::size_t{i} * dim, dim, &tile_data.score[i][t],
                                    kKvPiece);
     });
+  }
+}
+
+// 16 int4 keys, whose scales are in the query already.
+template <class Isa>
+struct Int4KeySource {
+  const std::uint8_t* codes;
+  const std::uint8_t* next;  // codes of the 16 keys after these; null: there are none
+
+  template <int quad>
+  SLUICE_ALWAYS_INLINE typename Isa::I code(std::uint32_t block, int half) const {
+    const auto both = Isa::load_bytes(codes + std::size_t{256} * block + 64 * (quad % 4) +
+                                      half * 4 * Isa::kLanes);
+    return Isa::bit_and(quad < 4 ? both : Isa::template shift16<4>(both), Isa::set1_byte(15));
+  }
+  template <int segment>
+  SLUICE_ALWAYS_INLINE typename Isa::F scale(std::uint32_t, int) const {
+    return Isa::set1(1.0f);
+  }
+  SLUICE_ALWAYS_INLINE void prefetch(std::uint32_t block) const {
+    if (next != nullptr) prefetch_bytes(next + std::size_t{256} * block, 256);
+  }
+};
+
+template <class Isa>
+static void int4_scores(const AttentionTask& task, QueryTile& tile_data, std::uint32_t groups) {
+  constexpr Dot kDot{false, 8, 1, false, true};
+  const std::uint32_t dim = task.layout.head_dim;
+  for (std::uint32_t b = tile_data.first / kKvBlock; b * kKvBlock < tile_data.last; ++b) {
+    const std::uint32_t start = b * kKvBlock;
+    const std::uint32_t begin = tile_data.first > start ? tile_data.first : start;
+    const std::uint32_t end = smaller(tile_data.last, start + kKvBlock);
+    if (b == task.f16_block) {
+      float_scores<Isa, F16Elements>(task, tile_data, begin, end);
+      continue;
+    }
+    const auto* block = reinterpret_cast<const std::uint8_t*>(task.blocks[b]);
+    for (std::uint32_t i = 0; i < tile_data.count; ++i) {
+      const std::size_t at = std::size_t{i} * groups;
+      const auto base = Isa::set1(prepare_int4_query(tile_data.x + std::size_t{i} * dim, dim, block,
+                                                     tile_data.q + 32 * at, tile_data.scale + at,
+                                                     tile_data.offset + at));
+      for (std::uint32_t t = 0; t < kKvBlock; t += Isa::kLanes)
+        Isa::store(&tile_data.score[i][start + t], base);
+    }
+    const bool last = start + kKvBlock >= tile_data.last;
+    const auto* following =
+        last ? nullptr : reinterpret_cast<const std::uint8_t*>(task.blocks[b + 1]);
+    for (std::uint32_t t = begin / 16 * 16; t < end; t += 16) {
+      const std::uint8_t* codes = block + int4_key_offset(groups, t - start, 0);
+      const bool second = t - start == 16;
+      Int4KeySource<Isa> source{codes, second ? following : codes + std::size_t{256} * groups};
+      if (second && following != nullptr)
+        prefetch_bytes(following + int4_key_scale_offset(groups, 0), std::size_t{128} * groups);
+      in_tiles(tile_data.count, [&]<int T>(std::uint32_t i) SLUICE_ALWAYS_INLINE {
+        const TileX x{tile_data.q + std::size_t{i} * groups * 32,
+                      std::size_t{groups} * 32,
+                      tile_data.scale + std::size_t{i} * groups,
+                      groups,
+                      tile_data.offset + std::size_t{i} * groups,
+                      nullptr,
+                      groups};
+        tile<Isa, kDot, T, Isa::kHalves>(source, 0, groups, x, &tile_data.score[i][t], kKvPiece);
+        source.next = nullptr;  // on its way
+      });
+    }
   }
 }
 
@@ -163,22 +233,41 @@ static void softmax_piece(const AttentionTask& task, QueryTile& tile_data, std::
   maximum = new_max;
 }
 
-// Values of a group of 32 dimensions of one token.
-struct Int8Values {
+// Values of a group of 32 dimensions of one token: V vectors of them from dimension `begin` on.
+template <class Elements>
+struct ValuesOf {
+  static constexpr std::size_t kGroupBytes = 32 * Elements::kBytes;
+  template <class Isa, int V>
+  SLUICE_MEMBER void load(const std::uint8_t* group, int begin, typename Isa::F (&v)[V]) {
+    for (int i = 0; i < V; ++i)
+      v[i] = Elements::template load<Isa>(group + (begin + i * Isa::kLanes) * Elements::kBytes);
+  }
+};
+struct Int8Elements {
   static constexpr std::size_t kBytes = 1;
   template <class Isa>
   SLUICE_MEMBER typename Isa::F load(const std::uint8_t* p) {
     return Isa::from_int(Isa::load_i8(p));
   }
 };
+using Int8Values = ValuesOf<Int8Elements>;
+struct Int4Values {
+  static constexpr std::size_t kGroupBytes = 16;
+  template <class Isa, int V>
+  SLUICE_MEMBER void load(const std::uint8_t* group, int begin, typename Isa::F (&v)[V]) {
+    Isa::load_nibbles(group, begin, v);
+  }
+};
 
 // acc[t][v] += sum over `count` tokens of weight[t][token] * value[token][v], for T queries and V
-// vectors of dimensions. Strides between queries in floats, between tokens in bytes.
+// vectors of dimensions of a group from `begin` on. Strides between queries in floats, between
+// tokens in bytes.
 template <class Isa, class Values, int T, int V>
-static void value_tile(const std::uint8_t* value, std::size_t token_bytes, const float* weight,
-                       std::size_t weight_stride, std::uint32_t count, float* acc_memory,
-                       std::size_t acc_stride) {
+static void value_tile(const std::uint8_t* value, int begin, std::size_t token_bytes,
+                       const float* weight, std::size_t weight_stride, std::uint32_t count,
+                       float* acc_memory, std::size_t acc_stride) {
   using F = typename Isa::F;
+  acc_memory += begin;
   F acc[T][V];
   for (int t = 0; t < T; ++t) {
     for (int v = 0; v < V; ++v)
@@ -186,8 +275,7 @@ static void value_tile(const std::uint8_t* value, std::size_t token_bytes, const
   }
   for (std::uint32_t token = 0; token < count; ++token, value += token_bytes) {
     F vectors[V];
-    for (int v = 0; v < V; ++v)
-      vectors[v] = Values::template load<Isa>(value + v * Isa::kLanes * Values::kBytes);
+    Values::template load<Isa, V>(value, begin, vectors);
     for (int t = 0; t < T; ++t) {
       const F w = Isa::set1(weight[t * weight_stride + token]);
       for (int v = 0; v < V; ++v) acc[t][v] = Isa::fma(w, vectors[v], acc[t][v]);
@@ -217,28 +305,62 @@ static void add_block_group(const std::uint8_t* value, std::size_t token_bytes, 
   if (low >= high) low = high = kKvBlock;  // nothing in common
   const auto alone = [&](int t, std::uint32_t from, std::uint32_t to) {
     for (int d = 0; d < 32 && from < to; d += kDims)
-      value_tile<Isa, Values, 1, kVectors>(value + d * Values::kBytes + from * token_bytes,
-                                           token_bytes, weight + t * weight_stride + from, 0,
-                                           to - from, acc + t * acc_stride + d, 0);
+      value_tile<Isa, Values, 1, kVectors>(value + from * token_bytes, d, token_bytes,
+                                           weight + t * weight_stride + from, 0, to - from,
+                                           acc + t * acc_stride, 0);
   };
   for (int t = 0; t < T; ++t) alone(t, begin[t], smaller(low, end[t]));
   for (int d = 0; d < 32 && low < high; d += kDims)
-    value_tile<Isa, Values, T, kVectors>(value + d * Values::kBytes + low * token_bytes,
-                                         token_bytes, weight + low, weight_stride, high - low,
-                                         acc + d, acc_stride);
+    value_tile<Isa, Values, T, kVectors>(value + low * token_bytes, d, token_bytes, weight + low,
+                                         weight_stride, high - low, acc, acc_stride);
   for (int t = 0; t < T; ++t) alone(t, high > begin[t] ? high : begin[t], end[t]);
+}
+
+// What each query of the tile sees of a block, as offsets into it; end 0: nothing.
+struct Visible {
+  std::uint32_t begin[kQueryTile];
+  std::uint32_t end[kQueryTile];
+  Visible(const QueryTile& tile_data, std::uint32_t start) {
+    for (std::uint32_t i = 0; i < tile_data.count; ++i) {
+      const std::uint32_t from = tile_data.begin[i], to = tile_data.end[i];
+      begin[i] = from > start ? smaller(from - start, kKvBlock) : 0;
+      end[i] = to > start ? smaller(to - start, kKvBlock) : 0;
+    }
+  }
+};
+
+// The outputs take in the sums over the piece's values, acc [queries][padded dimensions].
+template <class Isa>
+static void merge_values(const AttentionTask& task, const QueryTile& tile_data, const float* acc) {
+  const std::uint32_t dim = task.layout.head_dim;
+  const std::uint32_t groups = (dim + 31) / 32;
+  for (std::uint32_t i = 0; i < tile_data.count; ++i) {
+    float* out = task.output + tile_data.output[i];
+    const float* sum = acc + std::size_t{i} * groups * 32;
+    const auto old_factor = Isa::set1(tile_data.old_factor[i]);
+    const auto new_factor = Isa::set1(tile_data.new_factor[i]);
+    for (std::uint32_t g = 0; g < groups; ++g) {
+      const std::uint32_t dims = smaller(32, dim - 32 * g);
+      float merged[32];
+      for (std::uint32_t d = 0; d < dims; ++d) merged[d] = out[32 * g + d];
+      for (std::uint32_t d = dims; d < 32; ++d) merged[d] = 0.0f;
+      for (std::uint32_t d = 0; d < 32; d += Isa::kLanes)
+        Isa::store(merged + d, Isa::fma(Isa::load(sum + 32 * g + d), new_factor,
+                                        Isa::mul(Isa::load(merged + d), old_factor)));
+      for (std::uint32_t d = 0; d < dims; ++d) out[32 * g + d] = merged[d];
+    }
+  }
 }
 
 // Adds the piece's values of all queries of the tile into the output, block by block, so that a
 // block comes from memory once for all of them.
 template <class Isa, class Values>
 static void add_values(const AttentionTask& task, QueryTile& tile_data) {
-  const std::uint32_t dim = task.layout.head_dim;
-  const std::uint32_t padded = (dim + 31) / 32 * 32;
+  const std::uint32_t padded = (task.layout.head_dim + 31) / 32 * 32;
   const std::uint32_t groups = padded / 32;
   const std::size_t key_bytes = task.layout.key_bytes();
-  const std::size_t token_bytes = std::size_t{padded} * Values::kBytes;
-  constexpr bool kScaled = Values::kBytes == 1;
+  const std::size_t token_bytes = Values::kGroupBytes * groups;
+  constexpr bool kScaled = Values::kGroupBytes == 32;
   alignas(64) float scaled[kScaled ? kQueryTile : 1][kKvBlock];
   alignas(64) float acc[kQueryTile * kMaxHeadDim];
   __builtin_memset(acc, 0, std::size_t{tile_data.count} * padded * sizeof(float));
@@ -248,19 +370,14 @@ static void add_values(const AttentionTask& task, QueryTile& tile_data) {
   for (std::uint32_t b = first_block; b <= last_block; ++b) {
     const auto* block = reinterpret_cast<const std::uint8_t*>(task.blocks[b]) + key_bytes;
     const std::uint32_t start = b * kKvBlock;
-    std::uint32_t begin[kQueryTile], end[kQueryTile];  // within the block
-    for (std::uint32_t i = 0; i < tile_data.count; ++i) {
-      const std::uint32_t from = tile_data.begin[i], to = tile_data.end[i];
-      begin[i] = from > start ? smaller(from - start, kKvBlock) : 0;
-      end[i] = to > start ? smaller(to - start, kKvBlock) : 0;
-    }
+    const Visible visible(tile_data, start);
     const std::uint8_t* next = nullptr;
     if (b < last_block) {
       next = reinterpret_cast<const std::uint8_t*>(task.blocks[b + 1]) + key_bytes;
     }
     for (std::uint32_t g = 0; g < groups; ++g) {
       if (next != nullptr) {  // a share of it with each group
-        const std::size_t share = std::size_t{32} * kKvBlock * Values::kBytes;
+        const std::size_t share = kKvBlock * Values::kGroupBytes;
         prefetch_bytes(next + g * share, share);
         if constexpr (kScaled) prefetch_bytes(next + value_scale_offset(groups, 0, g), 64);
       }
@@ -276,31 +393,83 @@ static void add_values(const AttentionTask& task, QueryTile& tile_data) {
         weight = scaled[0];
         weight_stride = kKvBlock;
       }
-      const std::uint8_t* value = block + std::size_t{32} * g * Values::kBytes;
       in_tiles(tile_data.count, [&]<int T>(std::uint32_t i) {
-        add_block_group<Isa, Values, T>(value, token_bytes, weight + i * weight_stride,
-                                        weight_stride, begin + i, end + i,
-                                        acc + std::size_t{i} * padded + 32 * g, padded);
+        add_block_group<Isa, Values, T>(
+            block + Values::kGroupBytes * g, token_bytes, weight + i * weight_stride, weight_stride,
+            visible.begin + i, visible.end + i, acc + std::size_t{i} * padded + 32 * g, padded);
       });
     }
   }
+  merge_values<Isa>(task, tile_data, acc);
+}
 
-  for (std::uint32_t i = 0; i < tile_data.count; ++i) {
-    float* out = task.output + tile_data.output[i];
-    const float* sum = acc + std::size_t{i} * padded;
-    const auto old_factor = Isa::set1(tile_data.old_factor[i]);
-    const auto new_factor = Isa::set1(tile_data.new_factor[i]);
+// The same for int4: blocks in 4 bits, the last one perhaps in halves.
+template <class Isa>
+static void add_int4_values(const AttentionTask& task, QueryTile& tile_data) {
+  using F16Values = ValuesOf<F16Elements>;
+  const KvLayout f16{KvType::kF16, task.layout.head_dim};
+  const std::uint32_t padded = f16.padded_dim();
+  const std::uint32_t groups = padded / 32;
+  const std::size_t key_bytes = task.layout.key_bytes();
+  alignas(64) float scaled[kQueryTile][kKvBlock];
+  alignas(64) float acc[kQueryTile * kMaxHeadDim];
+  alignas(64) float base[kQueryTile * kMaxHeadDim / 32][16];  // [queries][groups], middles
+  __builtin_memset(acc, 0, std::size_t{tile_data.count} * padded * sizeof(float));
+  __builtin_memset(base, 0, std::size_t{tile_data.count} * groups * sizeof base[0]);
+
+  const std::uint32_t last_block = (tile_data.last - 1) / kKvBlock;
+  for (std::uint32_t b = tile_data.first / kKvBlock; b <= last_block; ++b) {
+    const auto* block = reinterpret_cast<const std::uint8_t*>(task.blocks[b]);
+    const std::uint32_t start = b * kKvBlock;
+    const Visible visible(tile_data, start);
+    if (b == task.f16_block) {
+      for (std::uint32_t g = 0; g < groups; ++g) {
+        in_tiles(tile_data.count, [&]<int T>(std::uint32_t i) {
+          add_block_group<Isa, F16Values, T>(
+              block + f16.key_bytes() + F16Values::kGroupBytes * g, F16Values::kGroupBytes * groups,
+              &tile_data.score[i][start], kKvPiece, visible.begin + i, visible.end + i,
+              acc + std::size_t{i} * padded + 32 * g, padded);
+        });
+      }
+      continue;
+    }
+    block += key_bytes;
+    const std::uint8_t* next = nullptr;
+    if (b < last_block) {
+      next = reinterpret_cast<const std::uint8_t*>(task.blocks[b + 1]) + key_bytes;
+    }
     for (std::uint32_t g = 0; g < groups; ++g) {
-      const std::uint32_t dims = smaller(32, dim - 32 * g);
-      float merged[32];
-      for (std::uint32_t d = 0; d < dims; ++d) merged[d] = out[32 * g + d];
-      for (std::uint32_t d = dims; d < 32; ++d) merged[d] = 0.0f;
-      for (std::uint32_t d = 0; d < 32; d += Isa::kLanes)
-        Isa::store(merged + d, Isa::fma(Isa::load(sum + 32 * g + d), new_factor,
-                                        Isa::mul(Isa::load(merged + d), old_factor)));
-      for (std::uint32_t d = 0; d < dims; ++d) out[32 * g + d] = merged[d];
+      if (next != nullptr) {  // a share of it with each group
+        prefetch_bytes(next + std::size_t{512} * g, 512);
+        prefetch_bytes(next + int4_value_scale_offset(groups, 0, g), 128);
+      }
+      for (std::uint32_t t = 0; t < kKvBlock; t += Isa::kLanes) {
+        const auto scale = Isa::load_half(block + int4_value_scale_offset(groups, t, g));
+        const auto middle = Isa::load_half(block + int4_value_middle_offset(groups, t, g));
+        for (std::uint32_t i = 0; i < tile_data.count; ++i) {
+          const auto weight = Isa::load(&tile_data.score[i][start + t]);
+          Isa::store(&scaled[i][t], Isa::mul(weight, scale));
+          float* partial = base[std::size_t{i} * groups + g] + t % 16;
+          const auto sum = Isa::load(partial);
+          const auto seen = Isa::lanes_in(static_cast<int>(t), static_cast<int>(visible.begin[i]),
+                                          static_cast<int>(visible.end[i]));
+          Isa::store(partial, Isa::select(seen, Isa::fma(weight, middle, sum), sum));
+        }
+      }
+      in_tiles(tile_data.count, [&]<int T>(std::uint32_t i) {
+        add_block_group<Isa, Int4Values, T>(block + Int4Values::kGroupBytes * g,
+                                            Int4Values::kGroupBytes * groups, scaled[i], kKvBlock,
+                                            visible.begin + i, visible.end + i,
+                                            acc + std::size_t{i} * padded + 32 * g, padded);
+      });
     }
   }
+  for (std::size_t at = 0; at < std::size_t{tile_data.count} * groups; ++at) {
+    const auto sum = Isa::set1(sum_partials(base[at]));
+    for (std::size_t d = 32 * at; d < 32 * at + 32; d += Isa::kLanes)
+      Isa::store(acc + d, Isa::add(Isa::load(acc + d), sum));
+  }
+  merge_values<Isa>(task, tile_data, acc);
 }
 
 template <class Isa>
@@ -317,11 +486,14 @@ static void attend_tile(const AttentionTask& task, QueryTile& tile_data) {
     case KvType::kInt8:
       int8_scores<Isa>(task, tile_data, groups);
       break;
+    case KvType::kInt4:
+      int4_scores<Isa>(task, tile_data, groups);
+      break;
     case KvType::kF16:
-      float_scores<Isa, F16Elements>(task, tile_data);
+      float_scores<Isa, F16Elements>(task, tile_data, tile_data.first, tile_data.last);
       break;
     case KvType::kF32:
-      float_scores<Isa, F32Elements>(task, tile_data);
+      float_scores<Isa, F32Elements>(task, tile_data, tile_data.first, tile_data.last);
       break;
   }
   prefetch_bytes(first_block + task.layout.key_bytes(), task.layout.value_bytes());
@@ -330,11 +502,14 @@ static void attend_tile(const AttentionTask& task, QueryTile& tile_data) {
     case KvType::kInt8:
       add_values<Isa, Int8Values>(task, tile_data);
       break;
+    case KvType::kInt4:
+      add_int4_values<Isa>(task, tile_data);
+      break;
     case KvType::kF16:
-      add_values<Isa, F16Elements>(task, tile_data);
+      add_values<Isa, ValuesOf<F16Elements>>(task, tile_data);
       break;
     case KvType::kF32:
-      add_values<Isa, F32Elements>(task, tile_data);
+      add_values<Isa, ValuesOf<F32Elements>>(task, tile_data);
       break;
   }
   tile_data.count = 0;

@@ -63,15 +63,18 @@ SLUICE_INLINE typename Isa::F vector_tanh(typename Isa::F y) {
   return Isa::select(Isa::less(magnitude, Isa::set1(kTanhSmall)), small, signed_large);
 }
 
-// Bits of the largest magnitude of `count` (at most 32) floats, as an integer: NaN and infinity
-// come out as kInfinityBits or more. v receives the floats, zeros behind `count`.
-SLUICE_INLINE std::uint32_t load_group(const float* x, std::uint32_t count, __m256 (&v)[4]) {
+// At most 32 floats, zeros behind `count`.
+SLUICE_INLINE void load_floats(const float* x, std::uint32_t count, __m256 (&v)[4]) {
   if (count == 32) {
     for (int i = 0; i < 4; ++i) v[i] = _mm256_loadu_ps(x + 8 * i);
   } else {
     for (int i = 0; i < 4; ++i)
       v[i] = Avx2::load_masked(x + 8 * i, Avx2::lanes_in(8 * i, 0, static_cast<int>(count)));
   }
+}
+
+// Bits of the largest magnitude, as an integer: NaN and infinity come out as kInfinityBits or more.
+SLUICE_INLINE std::uint32_t largest_bits(const __m256 (&v)[4]) {
   const __m256i magnitude = _mm256_set1_epi32(INT32_MAX);
   __m256i max = _mm256_and_si256(_mm256_castps_si256(v[0]), magnitude);
   for (int i = 1; i < 4; ++i)
@@ -91,10 +94,9 @@ SLUICE_INLINE __m256i narrow(const __m256 (&v)[4]) {
                                      _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-// generic_quantize_group: the codes of up to 32 activations; returns the scale.
-SLUICE_INLINE float quantize_group(const float* x, std::uint32_t count, __m256i& codes) {
-  __m256 v[4];
-  const std::uint32_t max_bits = load_group(x, count, v);
+// The codes of 32 activations; returns the scale.
+SLUICE_INLINE float quantize_vectors(__m256 (&v)[4], __m256i& codes) {
+  const std::uint32_t max_bits = largest_bits(v);
   codes = _mm256_setzero_si256();
   if (max_bits >= kInfinityBits) return float_of(0x7fc00000u);
   const float max = float_of(max_bits);
@@ -103,6 +105,13 @@ SLUICE_INLINE float quantize_group(const float* x, std::uint32_t count, __m256i&
   for (int i = 0; i < 4; ++i) v[i] = _mm256_mul_ps(v[i], inverse);
   codes = narrow(v);
   return max / 127.0f;
+}
+
+// generic_quantize_group: the codes of up to 32 activations; returns the scale.
+SLUICE_INLINE float quantize_group(const float* x, std::uint32_t count, __m256i& codes) {
+  __m256 v[4];
+  load_floats(x, count, v);
+  return quantize_vectors(v, codes);
 }
 
 static void quantize_rows(const float* x, std::size_t stride, QuantizedRows out) {
@@ -126,7 +135,8 @@ static void quantize_rows(const float* x, std::size_t stride, QuantizedRows out)
 // Codes of up to 32 values of a key or value; returns the bits of the scale.
 SLUICE_INLINE std::uint16_t quantize_kv_group(const float* x, std::uint32_t count, __m256i& codes) {
   __m256 v[4];
-  const std::uint32_t max_bits = load_group(x, count, v);
+  load_floats(x, count, v);
+  const std::uint32_t max_bits = largest_bits(v);
   codes = _mm256_setzero_si256();
   const std::uint16_t scale_bits = kv_scale_bits(max_bits);
   const float scale = _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(scale_bits)));

@@ -48,7 +48,7 @@ Result<double> pass_ms(Engine& engine, std::uint32_t count, const std::atomic<bo
 Result<SlotChoice> choose_slots(Engine& engine, std::uint32_t most,
                                 const std::atomic<bool>* cancel) {
   most = std::min({most, engine.backend().max_logits(), engine.backend().max_rows(),
-                   engine.kv().free_blocks()});
+                   engine.backend().max_open_blocks(), engine.kv().free_blocks()});
   SlotChoice choice;
   double best = 0;  // rows per ms
   for (std::uint32_t rows = 1; rows <= most; rows *= 2) {

@@ -10,6 +10,14 @@ namespace {
 
 constexpr std::uint32_t kLatencyRows = 64;  // of a pass under SchedulePolicy::kLatency
 
+// Sequences at a time whose blocks a pass of so many rows can keep open: each may begin in the
+// middle of one block and end in the middle of another.
+std::uint32_t most_slots(const Backend& backend, std::uint32_t rows) {
+  const std::uint32_t open = backend.max_open_blocks();
+  const std::uint32_t filled = rows / backend.block_tokens();
+  return std::max(1u, (open - std::min(open, filled)) / 2);
+}
+
 }  // namespace
 
 Scheduler::Impl::Impl(Engine& engine, const SchedulerOptions& options)
@@ -27,6 +35,7 @@ Scheduler::Impl::Impl(Engine& engine, const SchedulerOptions& options)
   }
   options_.step_tokens = std::clamp(options_.step_tokens, options_.slots,
                                     std::max(options_.slots, backend.max_rows()));
+  options_.slots = std::min(options_.slots, most_slots(backend, options_.step_tokens));
   stats_.blocks_total = kv_.total_blocks();
 }
 

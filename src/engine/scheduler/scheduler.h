@@ -21,7 +21,7 @@ enum class SchedulePolicy : std::uint8_t {
 };
 
 struct SchedulerOptions {
-  // Sequences at a time; at most the engine's max_logits.
+  // Sequences at a time; at most the engine's max_logits, and with an int4 cache its `sequences`.
   std::uint32_t slots = 1;
   // Rows of a pass, running sequences first; 0: by policy. At most the backend's max_rows.
   std::uint32_t step_tokens = 0;
