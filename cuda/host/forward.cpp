@@ -228,7 +228,12 @@ void CudaBackend::queue_qkv(const Pass& pass, std::uint32_t layer, const Input& 
   const RopeArgs rope = rope_args(pass, layer);
   // A tile of weight rows is to belong to one head.
   const bool whole_tiles = spec.head_dim % kTileRows == 0;
-  if (!whole_tiles || product.any_float() || pass.shape.rows > kMostQkvRows) {
+  const bool fused =
+      std::all_of(product.pieces.begin(), product.pieces.end(), [&](const auto& piece) {
+        const auto tiles = tile_kind(piece.matrix.type);
+        return tiles.has_value() && is_fused(*tiles, pass.shape.rows);
+      });
+  if (!whole_tiles || !fused) {
     queue_product(product, x, work_.qkv.at<float>(), width, nullptr);
     launch_rope(*device_, pages(), rope);
     return;
@@ -340,12 +345,12 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
 CudaBackend::Input CudaBackend::queue_gate_up(const DeviceLayer& w, const Input& x,
                                               std::uint32_t width, std::int32_t rows,
                                               const Experts* experts) {
+  const DeviceMatrix& matrix = w.gate_up.pieces.front().matrix;
   const std::int32_t at_a_time = experts != nullptr ? experts->item_rows : x.rows;
-  if (!w.gate_up.pairs || w.down.any_float() || at_a_time > kMostGatedRows) {
+  if (!w.gate_up.pairs || w.down.any_float() || !is_fused(*tile_kind(matrix.type), at_a_time)) {
     queue_product(w.gate_up, x, work_.gate_up.at<float>(), std::int64_t{2} * width, experts);
     return queue_activation(w, width, rows);
   }
-  const DeviceMatrix& matrix = w.gate_up.pieces.front().matrix;
   GatedArgs args{};
   args.product = product_args<MatvecArgs>(matrix, x, experts);
   args.product.rows = i32(width);

@@ -116,37 +116,55 @@ void launch_matvec(Device& device, TileKind kind, const MatvecArgs& args, std::i
   });
 }
 
-static_assert(kMostGatedRows == kMostMatvecRows);
-void launch_gated(Device& device, TileKind kind, const GatedArgs& args, std::int32_t items) {
+namespace {
+
+constexpr std::int32_t kMostFusedRows = 8;
+constexpr TileKind kFirstUnfused = TileKind::kWide;
+
+// Calls visit(tiles, std::integral_constant) where is_fused().
+template <class Visit>
+void visit_fused(TileKind kind, std::int32_t x_rows, Visit&& visit) {
   visit_tiles(kind, [&](auto tiles) {
-    visit_rows(args.product.x_rows, [&](auto rows) {
-      using Tiles = decltype(tiles);
-      constexpr int kXRows = decltype(rows)::value;
-      const LaunchShape shape = {matvec_blocks(args.product.rows, items), kMatvecThreads,
-                                 matvec_shared_bytes<Tiles, kXRows, 2>()};
-      if constexpr (kXRows <= kMostDp4aRows) {
-        queue(device, &gated_dp4a<Tiles, kXRows>, shape, args);
-      } else {
-        queue(device, &gated_mma<Tiles, kXRows>, shape, args);
-      }
-    });
+    using Tiles = decltype(tiles);
+    if constexpr (!std::is_same_v<Tiles, TilesWide> && !std::is_same_v<Tiles, TilesWideHalves>) {
+      visit_rows(x_rows, [&](auto rows) {
+        if constexpr (decltype(rows)::value <= kMostFusedRows) visit(tiles, rows);
+      });
+    }
   });
 }
 
-static_assert(kMostQkvRows == kMostMatvecRows);
+}  // namespace
+
+bool is_fused(TileKind tiles, std::int32_t x_rows) {
+  return x_rows <= kMostFusedRows && tiles < kFirstUnfused;
+}
+
+void launch_gated(Device& device, TileKind kind, const GatedArgs& args, std::int32_t items) {
+  visit_fused(kind, args.product.x_rows, [&](auto tiles, auto rows) {
+    using Tiles = decltype(tiles);
+    constexpr int kXRows = decltype(rows)::value;
+    const LaunchShape shape = {matvec_blocks(args.product.rows, items), kMatvecThreads,
+                               matvec_shared_bytes<Tiles, kXRows, 2>()};
+    if constexpr (kXRows <= kMostDp4aRows) {
+      queue(device, &gated_dp4a<Tiles, kXRows>, shape, args);
+    } else {
+      queue(device, &gated_mma<Tiles, kXRows>, shape, args);
+    }
+  });
+}
+
 void launch_qkv(Device& device, TileKind kind, const QkvArgs& args) {
-  visit_tiles(kind, [&](auto tiles) {
-    visit_rows(args.product.x_rows, [&](auto rows) {
-      using Tiles = decltype(tiles);
-      constexpr int kXRows = decltype(rows)::value;
-      const LaunchShape shape = {matvec_blocks(args.product.rows, 0), kMatvecThreads,
-                                 qkv_shared_bytes<Tiles, kXRows>()};
-      if constexpr (kXRows <= kMostDp4aRows) {
-        queue(device, &qkv_dp4a<Tiles, kXRows>, shape, args);
-      } else {
-        queue(device, &qkv_mma<Tiles, kXRows>, shape, args);
-      }
-    });
+  visit_fused(kind, args.product.x_rows, [&](auto tiles, auto rows) {
+    using Tiles = decltype(tiles);
+    constexpr int kXRows = decltype(rows)::value;
+    const LaunchShape shape = {matvec_blocks(args.product.rows, 0), kMatvecThreads,
+                               qkv_shared_bytes<Tiles, kXRows>()};
+    if constexpr (kXRows <= kMostDp4aRows) {
+      queue(device, &qkv_dp4a<Tiles, kXRows>, shape, args);
+    } else {
+      queue(device, &qkv_mma<Tiles, kXRows>, shape, args);
+    }
   });
 }
 

@@ -27,11 +27,13 @@ std::int64_t top_logit_parts(std::int32_t cols);
 // Matrix of a quantized type times any number of rows. With experts, `items` is their number.
 void launch_matvec(Device& device, TileKind tiles, const MatvecArgs& args, std::int32_t items = 1);
 void launch_matvec_float(Device& device, const MatvecFloatArgs& args, std::int32_t items = 1);
-// Gate, up and their activation in one; for up to kMostGatedRows rows (of an item, with experts).
-inline constexpr std::int32_t kMostGatedRows = 16;
+// Whether there are kernels that do this product and what follows it in one, for so many rows: the
+// types that models are made of, and passes that are short enough for launches to count. (For all
+// types and numbers of rows compiling takes too long.)
+bool is_fused(TileKind tiles, std::int32_t x_rows);
+// Gate, up and their activation in one. Requires is_fused(); x_rows is of an item, with experts.
 void launch_gated(Device& device, TileKind tiles, const GatedArgs& args, std::int32_t items = 1);
-// Query, key and value, and their way into the cache, in one; for up to kMostQkvRows rows.
-inline constexpr std::int32_t kMostQkvRows = 16;
+// Query, key and value, and their way into the cache, in one. Requires is_fused().
 void launch_qkv(Device& device, TileKind tiles, const QkvArgs& args);
 // Rows that an expert's item may have for launch_matvec at most, and how many it should have where
 // each of `rows` rows goes through `used` of so many experts.
