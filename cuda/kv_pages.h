@@ -13,6 +13,7 @@
 // Int8Pages
 //
 //   record = | plane 0: 32 lanes x 16 bytes | plane 1 | 32 scales, f16: one a token |
+//   scale 8 t + 2 j + i is that of token 8 j + 2 t + i, so that lane (g, t) loads its eight at once
 //
 // The 16 bytes of lane L = 4 g + t are what that lane of a warp needs as a fragment of mma m16n8k32
 // (cuda/simt.h), so one 16-byte load serves four of them. int8 codes:
@@ -80,7 +81,9 @@ SIMT_ANYWHERE std::int32_t value_place(Int8Pages, std::int32_t token, std::int32
   const std::int32_t byte = 2 * (token % 16 / 8) + token % 2;
   return 512 * (token / 16) + 16 * (4 * (dim % 8) + token % 8 / 2) + 4 * (dim / 8) + byte;
 }
-SIMT_ANYWHERE std::int32_t page_scale(std::int32_t token) { return Int8Pages::kScales + 2 * token; }
+SIMT_ANYWHERE std::int32_t page_scale(std::int32_t token) {
+  return Int8Pages::kScales + 2 * (8 * (token % 8 / 2) + 2 * (token / 8) + token % 2);
+}
 SIMT_ANYWHERE std::int32_t key_place(HalfPages, std::int32_t token, std::int32_t dim) {
   return 2 * (32 * token + dim);
 }

@@ -181,14 +181,15 @@ TEST_CASE("a row's logits are the same bits in any pass") {
     const char* arch;
     KvCacheType kv;
   };
-  for (const auto& [arch, cache] : {Case{"llama", KvCacheType::kInt8},
-                                    {"mixtral", KvCacheType::kInt8},
-                                    {"gemma2", KvCacheType::kInt8},
-                                    {"llama", KvCacheType::kF16},
-                                    {"gemma2", KvCacheType::kF16}}) {
-    CAPTURE(arch);
-    const MadeModel model(small_shape(arch));
-    ModelRun run = on_gpu(model.path(), cache);
+  for (const Case& one : {Case{"llama", KvCacheType::kInt8},
+                          {"mixtral", KvCacheType::kInt8},
+                          {"gemma2", KvCacheType::kInt8},
+                          {"llama", KvCacheType::kF16},
+                          {"gemma2", KvCacheType::kF16}}) {
+    CAPTURE(one.arch);
+    CAPTURE(static_cast<int>(one.kv));
+    const MadeModel model(small_shape(one.arch));
+    ModelRun run = on_gpu(model.path(), one.kv);
     const auto tokens = random_tokens(4, 25, 300);
     const auto want = run.forward(tokens);  // in one pass
     for (const std::uint32_t chunk : {1u, 7u, 18u}) {

@@ -211,9 +211,9 @@ Status CudaBackend::copy_kv_block(const KvCache& /*kv*/, BlockCopy copy) {
   return {};
 }
 
-// The number in "cuda-1" changes with cuda/kv_pages.h.
+// The number in "cuda-2" changes with cuda/kv_pages.h.
 std::string CudaBackend::kv_format() const {
-  return fmt::format("cuda-1 {} layers {} heads {} dim {} block {}",
+  return fmt::format("cuda-2 {} layers {} heads {} dim {} block {}",
                      options_.kv == KvCacheType::kF16 ? "f16" : "int8",
                      options_.layers.last - options_.layers.first, model_.spec.kv_heads,
                      model_.spec.head_dim, kPageTokens);

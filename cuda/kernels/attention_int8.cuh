@@ -78,7 +78,7 @@ SIMT_DEVICE void stage_query_values(Int8Pages, const AttentionArgs& args, const 
 // What a lane needs of a record: words of both planes, and scales of tokens 8 j + 2 t and + 1.
 struct Int8Record {
   simt::Words plane[2];
-  std::uint32_t scales[4];
+  simt::Words scales;  // word j: those of tokens 8 j + 2 t and + 1
 };
 
 SIMT_DEVICE Int8Record load_record(Int8Pages, simt::Global<const std::uint8_t> record) {
@@ -86,15 +86,11 @@ SIMT_DEVICE Int8Record load_record(Int8Pages, simt::Global<const std::uint8_t> r
   Int8Record share;
   SIMT_UNROLL
   for (int h = 0; h < 2; ++h) share.plane[h] = simt::load_words(record + (512 * h + 16 * lane));
-  SIMT_UNROLL
-  for (int j = 0; j < 4; ++j) {
-    share.scales[j] =
-        simt::load(simt::cast<const std::uint32_t>(record + (page_scale(8 * j) + 4 * (lane % 4))));
-  }
+  share.scales = simt::load_words(record + page_scale(lane % 4 * 2));
   return share;
 }
 SIMT_DEVICE float record_scale(const Int8Record& record, int j, int i) {
-  return simt::half_to_float(static_cast<std::uint16_t>(record.scales[j] >> (16 * i)));
+  return simt::half_to_float(static_cast<std::uint16_t>(record.scales.word[j] >> (16 * i)));
 }
 
 // Sums of the tensor cores begin with the bits of 1.5 * 2^23, so that they end as the bits of

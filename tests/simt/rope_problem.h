@@ -275,7 +275,9 @@ class RopeProblem {
       const std::size_t record =
           (row_block_[row] * std::size_t{shape_.kv_heads} + kv_head) * head_bytes +
           ((is_value ? groups_ : 0) + g) * 1088;
-      const auto scale = cache.read<std::uint16_t>((record + 1024 + 2 * token) / 2);
+      // Lane t of four has tokens 8 j + 2 t and + 1.
+      const std::size_t place = token % 8 / 2 * 8 + token / 8 * 2 + token % 2;
+      const auto scale = cache.read<std::uint16_t>((record + 1024 + 2 * place) / 2);
       if (scale != wanted.scale[g]) {
         return fmt::format("scale of group {} of {} {} of row {} is {:#x}, not {:#x}", g,
                            is_value ? "value" : "key", kv_head, row, scale, wanted.scale[g]);
