@@ -27,11 +27,14 @@ SIMT_DEVICE void finish_head(const QkvArgs& args, const MatvecWork& work) {
   if (!simt::arrive_last(args.arrivals + head, tiles)) return;
   const auto warp = static_cast<std::int32_t>(simt::warp());
   const simt::Shared<float> staged = simt::cast<float>(simt::dynamic_shared()) + warp * kMaxHeadDim;
+  SIMT_NO_UNROLL
   for (std::int32_t row = warp; row < work.count; row += kSegments) {
+    const std::int32_t number = args.first_head + head;
+    const Head values = rotated_head(args.rope, row, number, staged);
     if (args.half_pages) {
-      rope_head<HalfPages>(args.rope, row, args.first_head + head, staged);
+      store_head<HalfPages>(args.rope, row, number, values);
     } else {
-      rope_head<Int8Pages>(args.rope, row, args.first_head + head, staged);
+      store_head<Int8Pages>(args.rope, row, number, values);
     }
   }
 }

@@ -225,23 +225,30 @@ SIMT_DEVICE void write_cache(const RopeArgs& args, std::int64_t row, std::int32_
   }
 }
 
-// Head `head` of a row, counted through queries, keys and values, by one warp, which has room for a
-// head at `staged`.
-template <class Pages>
-SIMT_DEVICE void rope_head(const RopeArgs& args, std::int64_t row, std::int32_t head,
-                           simt::Shared<float> staged) {
+// Head `head` of a row, counted through queries, keys and values, after bias, norm and rotation. A
+// warp has a head, and room for one at `staged`.
+SIMT_DEVICE Head rotated_head(const RopeArgs& args, std::int64_t row, std::int32_t head,
+                              simt::Shared<float> staged) {
   Head values = load_head(args, row, head);
+  if (head >= args.heads + args.kv_heads) return values;
+  const bool is_query = head < args.heads;
+  const simt::Global<const float> norm = is_query ? args.query_norm : args.key_norm;
+  if (!simt::is_null(norm)) normalise_head(args, norm, values);
+  rotate_head(args, row, staged, values);
+  if (is_query && args.outliers.most > 0) write_coefficients(args, row, head, staged, values);
+  return values;
+}
+
+// To where attention looks for it.
+template <class Pages>
+SIMT_DEVICE void store_head(const RopeArgs& args, std::int64_t row, std::int32_t head,
+                            const Head& values) {
   if (head < args.heads) {
-    if (!simt::is_null(args.query_norm)) normalise_head(args, args.query_norm, values);
-    rotate_head(args, row, staged, values);
-    if (args.outliers.most > 0) write_coefficients(args, row, head, staged, values);
     write_query(Pages(), args, row, head, values);
-  } else if (head < args.heads + args.kv_heads) {
-    if (!simt::is_null(args.key_norm)) normalise_head(args, args.key_norm, values);
-    rotate_head(args, row, staged, values);
-    write_cache<Pages>(args, row, head - args.heads, false, values);
   } else {
-    write_cache<Pages>(args, row, head - args.heads - args.kv_heads, true, values);
+    const std::int32_t cached = head - args.heads;
+    const bool is_value = cached >= args.kv_heads;
+    write_cache<Pages>(args, row, is_value ? cached - args.kv_heads : cached, is_value, values);
   }
 }
 
@@ -256,7 +263,7 @@ rope_and_store(RopeArgs args) {
   const std::int64_t row = unit / all_heads;
   const std::int32_t head = unit % all_heads;
   const simt::Shared<float> staged = simt::cast<float>(simt::dynamic_shared()) + warp * kMaxHeadDim;
-  rope_head<Pages>(args, row, head, staged);
+  store_head<Pages>(args, row, head, rotated_head(args, row, head, staged));
 }
 
 }  // namespace sluice::cuda

@@ -107,8 +107,8 @@ FAULTS = [
     ("qkv_one_counter", "Qkv", "blocks of all heads arrive at one counter", "args.arrivals + head, tiles", "args.arrivals + 0 * head, tiles"),
     ("qkv_first_rows", "Qkv", "a warp finishes its first row only", "row < work.count; row += kSegments", "row < kSegments; row += kSegments"),
     ("qkv_shared_staging", "Qkv", "warps stage their heads at one place",
-     "simt::cast<float>(simt::dynamic_shared()) + warp * kMaxHeadDim;\n  for (",
-     "simt::cast<float>(simt::dynamic_shared()) + 0 * warp;\n  for ("),
+     "simt::cast<float>(simt::dynamic_shared()) + warp * kMaxHeadDim;\n  SIMT_NO_UNROLL",
+     "simt::cast<float>(simt::dynamic_shared()) + 0 * warp;\n  SIMT_NO_UNROLL"),
 
     ("gemm_missing_barrier", "Gemm", "warps do not wait for each other's copies",
      "    simt::sync_threads();  // everyone's copies are there, and the stage before has been read\n", ""),
