@@ -69,7 +69,16 @@ fuzz() {
   build fuzz fuzz_targets "-DSLUICE_FUZZ_SECONDS=${SLUICE_FUZZ_SECONDS:-10}" && run_tests fuzz
 }
 
+# Load widths are read from machine code; the disassembler is no part of Debian. Without it that part of the
+# report is left out, which the report says.
+disassembler() {
+  command -v nvdisasm >/dev/null || compgen -G "build/venv-cuda/lib/python*/site-packages/nvidia/*/bin/nvdisasm" >/dev/null && return 0
+  { python3 -m venv build/venv-cuda && build/venv-cuda/bin/pip install --quiet nvidia-cuda-nvdisasm; } ||
+    say "nvdisasm can't be installed: load widths of kernels are not checked"
+}
+
 check "formatting" scripts/check_format.sh
+if ! $quick && { command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; }; then disassembler; fi
 check "release build" build release all -DSLUICE_TESTS=ON -DSLUICE_BENCHMARKS=ON
 if ! $quick; then
 check_in_time "static analysis of changed files" scripts/check_tidy.sh "${SLUICE_TIDY_SECONDS:-60}"

@@ -2,20 +2,26 @@
 // memory.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "src/engine/generate.h"
 #include "src/engine/score.h"
+#include "tests/temporary_folder.h"
 
 using namespace sluice;
 
 namespace {
 
 const std::string kModel = std::string(SLUICE_SOURCE_DIR) + "/models/storyteller-q4_0.gguf";
+const std::string kDraft = std::string(SLUICE_SOURCE_DIR) + "/models/storyteller-draft-q4_0.gguf";
 
 std::unique_ptr<Engine> load(const EngineOptions& options = {.context = 256}) {
   auto engine = Engine::load(kModel, options);
@@ -264,4 +270,128 @@ TEST_CASE("scores do not depend on the size of passes") {
     score_options.skip = 31;
     CHECK_FALSE(score(*engine, *ids, score_options).ok());
   }
+}
+
+// -- Packed weights kept between starts ----------------------------------------------------------
+
+namespace {
+
+namespace fs = std::filesystem;
+
+EngineOptions keeping(const std::string& folder) {
+  EngineOptions options;
+  options.context = 256;
+  options.packed_directory = folder;
+  options.packed_least_bytes = 1;
+  return options;
+}
+
+std::vector<fs::path> files_in(const std::string& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    files.push_back(entry.path());
+  }
+  return files;
+}
+
+// Loads, generates, and says whether the weights were packed and are kept now.
+bool packs(const std::string& model, const EngineOptions& options, std::vector<std::int32_t>& ids) {
+  auto engine = Engine::load(model, options);
+  REQUIRE_MESSAGE(engine.ok(), (engine.ok() ? "" : engine.error().message));
+  ids = run(**engine, story(**engine)).tokens;
+  for (const std::string& line : (*engine)->info().notes) {
+    if (line.find("are kept for later starts") != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("packed weights are kept, found again, and give the same tokens") {
+  const test::TemporaryFolder folder;
+  const std::string model = folder / "model.gguf";
+  fs::copy_file(kModel, model);
+  const std::string kept = folder / "cache";
+  std::vector<std::int32_t> want;
+  std::vector<std::int32_t> got;
+  CHECK_FALSE(packs(model, {.context = 256}, want));
+  CHECK(files_in(kept).empty());
+
+  CHECK(packs(model, keeping(kept), got));
+  CHECK(got == want);
+  REQUIRE(files_in(kept).size() == 1);  // the whole one, nothing partial
+  const fs::path file = files_in(kept).front();
+  CHECK((fs::status(file).permissions() & fs::perms::all) ==
+        (fs::perms::owner_read | fs::perms::owner_write));
+  CHECK_FALSE(packs(model, keeping(kept), got));
+  CHECK(got == want);
+  // Too little to be worth it.
+  EngineOptions small = keeping(kept);
+  small.packed_least_bytes = std::uint64_t{1} << 40;
+  CHECK_FALSE(packs(model, small, got));
+  CHECK(got == want);
+}
+
+TEST_CASE("packed weights of another model, damaged or foreign files are not used but replaced") {
+  const test::TemporaryFolder folder;
+  const std::string model = folder / "model.gguf";
+  fs::copy_file(kModel, model);
+  const std::string kept = folder / "cache";
+  std::vector<std::int32_t> want;
+  std::vector<std::int32_t> got;
+  CHECK(packs(model, keeping(kept), want));
+  const fs::path file = files_in(kept).front();
+  const auto renewed = [&] {
+    const bool packed = packs(model, keeping(kept), got);
+    CHECK(got == want);
+    CHECK(files_in(kept).size() == 1);
+    return packed;
+  };
+  CHECK_FALSE(renewed());
+  // Shorter, longer, another label.
+  fs::resize_file(file, fs::file_size(file) - 1);
+  CHECK(renewed());
+  fs::resize_file(file, fs::file_size(file) + 1);
+  CHECK(renewed());
+  for (const std::streamoff at : {0, 30, 4095}) {
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekp(at);
+    bytes.put('#');
+    bytes.close();
+    CHECK(renewed());
+  }
+  // Others could have written it; it is no file.
+  fs::permissions(file, fs::perms::group_write, fs::perm_options::add);
+  CHECK(renewed());
+  fs::remove(file);
+  fs::create_symlink(model, file);
+  CHECK(renewed());
+  CHECK(fs::file_size(model) == fs::file_size(kModel));
+  // The model is another one, or was touched.
+  fs::last_write_time(model, fs::last_write_time(model) + std::chrono::seconds(1));
+  CHECK(renewed());
+  fs::copy_file(kDraft, model, fs::copy_options::overwrite_existing);
+  std::vector<std::int32_t> other;
+  CHECK(packs(model, keeping(kept), other));
+  CHECK(other != want);
+  CHECK_FALSE(packs(model, keeping(kept), got));
+  CHECK(got == other);
+}
+
+TEST_CASE("where packed weights can't be kept, that is said and nothing else changes") {
+  const test::TemporaryFolder folder;
+  const std::string blocked = folder.file("blocked", "a file");
+  auto engine = Engine::load(kModel, keeping(blocked + "/cache"));
+  REQUIRE(engine.ok());
+  const std::vector<std::string>& notes = (*engine)->info().notes;
+  CHECK(std::any_of(notes.begin(), notes.end(), [](const std::string& line) {
+    return line.find("packed weights are not kept for later starts: ") == 0;
+  }));
+  const std::string open = folder / "open";
+  fs::create_directory(open);
+  fs::permissions(open, fs::perms::all);
+  auto other = Engine::load(kModel, keeping(open));
+  REQUIRE(other.ok());
+  CHECK(files_in(open).empty());
 }

@@ -11,6 +11,7 @@
 #include "src/backend/cpu/kv_layout.h"
 #include "src/backend/cpu/pack.h"
 #include "src/backend/cpu/pack_layout.h"
+#include "src/backend/cpu/packed_file.h"
 #include "src/base/half.h"
 #include "src/quant/codec.h"
 #include "tests/kernels_testing.h"
@@ -158,6 +159,23 @@ void check_attention_against_double(const AttentionCase& input) {
 }
 
 }  // namespace
+
+// Files with packed weights outlive a build: another layout must have another number.
+TEST_CASE("the packed layout is the one of its version") {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const BlockTypeInfo& info : block_types()) {
+    const std::uint32_t rows = 37;
+    const std::uint32_t cols = 512;
+    std::vector<std::byte> source(std::size_t{rows} * cols / info.block_size * info.block_bytes);
+    for (std::size_t i = 0; i < source.size(); ++i) source[i] = std::byte(i * i % 251 & 0x7b);
+    Packed packed(info.type, source, rows, cols);
+    for (std::size_t i = 0; i < packed_bytes(info.type, rows, cols); ++i) {
+      hash = (hash ^ std::to_integer<std::uint64_t>(packed.matrix.data[i])) * 0x100000001b3;
+    }
+  }
+  CHECK(kPackVersion == 1);
+  CHECK(hash == 0);
+}
 
 TEST_CASE("packing keeps every weight exactly") {
   Random random(11);

@@ -5,7 +5,7 @@
 
 Compiles cuda/host/launch.cu for each target; no GPU is needed. Load widths and the instructions that do the arithmetic are counted in
 the machine code where nvdisasm or cuobjdump is found. Exit code 1: nvcc or the disassembler failed, or a hot kernel spills
-registers. Exit code 77: there is no nvcc, nothing was checked.
+registers, keeps something in local memory, or loads weights or cached keys less than 16 bytes a lane. Exit code 77: there is no nvcc, nothing was checked.
 """
 
 import argparse
@@ -22,6 +22,10 @@ FLAGS = ["-std=c++17", "-O3", "--fmad=false", "--Werror=all-warnings", "-Xcompil
 
 # Kernels that run for every token: these must not spill.
 HOT = re.compile(r"matvec_|gated_|qkv_|gemm|quantize_|add_and_normalise|activate|softcap_|attend_|merge_|rope_|select_|(route|order|sum)_experts")
+
+# What must bring weights and cached keys and values: 16 bytes a lane. And these must have no memory of their own.
+# (sm_75 has no cp.async.)
+WIDE = re.compile(r"matvec_(dp4a|mma)|gated_|qkv_|gemm|attend_")
 
 # Instructions of the machine code that are counted, by a name for the table. LDGSTS is cp.async; LDSM is ldmatrix.
 COUNTED = {
@@ -103,10 +107,11 @@ def main():
         print("kernel_report: SKIPPED, no nvcc here: that the kernels compile for GPUs is NOT checked")
         return 77
     if not options.disassembler:
-        beside = [Path(options.nvcc).parent / name for name in ("nvdisasm", "cuobjdump")]
-        options.disassembler = next((str(path) for path in beside if path.is_file()), "")
+        places = [Path(options.nvcc).parent / name for name in ("nvdisasm", "cuobjdump")]
+        places += (ROOT / "build/venv-cuda").glob("lib/python*/site-packages/nvidia/*/bin/nvdisasm")  # scripts/test.sh
+        options.disassembler = next((str(path) for path in places if path.is_file()), "")
 
-    spilling = []
+    spilling, narrow = [], []
     with tempfile.TemporaryDirectory() as folder:
         for target in options.targets.split(","):
             cubin = Path(folder) / f"kernels_{target}.cubin"
@@ -119,8 +124,15 @@ def main():
                       f" {kernel['spills']:>4} bytes spilled  {counted}")
                 if kernel["spills"] > 0 and HOT.match(name):
                     spilling.append(f"{name} on sm_{target}: {kernel['spills']} bytes")
+                if counts and WIDE.match(name):
+                    wide = counts[name]["cp.async 16"] + counts[name]["global 16"]
+                    if wide == 0 or counts[name]["local"] > 0:
+                        narrow.append(f"{name} on sm_{target}")
     if not options.disassembler:
         print("kernel_report: no nvdisasm or cuobjdump here: load widths are not counted")
+    if narrow:
+        print("kernel_report: hot kernels without loads of 16 bytes, or with local memory: " + "; ".join(narrow), file=sys.stderr)
+        return 1
     if spilling:
         print("kernel_report: hot kernels spill registers: " + "; ".join(spilling), file=sys.stderr)
         return 1

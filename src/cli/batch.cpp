@@ -11,7 +11,7 @@
 #include "src/cli/load_engine.h"
 #include "src/engine/batch/batch_runner.h"
 #include "src/engine/batch/run_file.h"
-#include "src/engine/chat/model_fingerprint.h"
+#include "src/engine/model_fingerprint.h"
 #include "src/engine/sampling/resolve.h"
 #include "src/engine/scheduler/auto_slots.h"
 #include "src/gguf/describe.h"

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 
@@ -27,6 +28,18 @@ constexpr std::array<KvName, 4> kKvNames = {{{"int4", KvCacheType::kInt4},
                                              {"int8", KvCacheType::kInt8},
                                              {"f16", KvCacheType::kF16},
                                              {"f32", KvCacheType::kF32}}};
+
+// $XDG_CACHE_HOME/sluice/packed or ~/.cache/sluice/packed; empty when neither is known.
+std::string packed_directory() {
+  namespace fs = std::filesystem;
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && fs::path(cache).is_absolute()) {
+    return (fs::path(cache) / "sluice" / "packed").string();
+  }
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || !fs::path(home).is_absolute()) return "";
+  return (fs::path(home) / ".cache" / "sluice" / "packed").string();
+}
 
 Result<DeviceChoice> parse_device(std::string_view text) {
   using Kind = DeviceChoice::Kind;
@@ -101,6 +114,7 @@ void ModelFlags::declare_machine(Flags& flags) {
 void ModelFlags::declare_rare(Flags& flags) {
   flags.integer("--prefill-chunk", "N", "prompt tokens in one pass; never changes results (256)", 1,
                 1 << 16, &prefill_chunk);
+  flags.toggle("--no-cache", "don't keep packed weights on the disk for later starts", &no_cache_);
   flags.value("--cpu-isa", "NAME", "forces generic, avx2 or avx512 kernels (best of this machine)",
               [this](std::string_view text) -> Status {
                 cpu_isa_ = text;
@@ -158,6 +172,7 @@ EngineOptions ModelFlags::engine_options(Console& console, Progress& progress) c
   options.kv = kv;
   options.threads = threads();
   options.cpu_isa = cpu_isa_;
+  if (!no_cache_) options.packed_directory = packed_directory();
   if (prefill_chunk) options.prefill_chunk = static_cast<std::uint32_t>(*prefill_chunk);
   options.cancel = &console.cancel();
   options.on_progress = [&progress](double share) { progress.update(share, ""); };

@@ -6,6 +6,7 @@
 #include "src/backend/cpu/thread_pool.h"
 #include "src/backend/placement.h"
 #include "src/engine/memory_fit.h"
+#include "src/engine/packed_cache.h"
 
 namespace sluice {
 namespace {
@@ -64,6 +65,11 @@ Result<std::unique_ptr<Engine>> Engine::load(const std::string& path,
   sizes.positions = engine->context_;
   sizes.max_rows = options.prefill_chunk;
   sizes.max_logits = std::min(options.max_logits, options.prefill_chunk);
+  sizes.packed_file =
+      packed_file_of(*engine->file_, options.packed_directory, options.packed_least_bytes);
+  sizes.on_note = [&notes = engine->info_.notes](const std::string& line) {
+    notes.push_back(line);
+  };
   sizes.cancel = options.cancel;
   sizes.on_progress = options.on_progress;
   sizes.kv_blocks = blocks_for_tokens(std::max(engine->context_, options.kv_tokens));

@@ -34,13 +34,17 @@ struct EngineOptions {
   std::uint32_t kv_tokens = 0;
   std::uint32_t sequences = 1;  // at a time; an int4 cache can't have more
   KvCacheType kv = KvCacheType::kInt8;
-  std::uint32_t threads = 0;                  // 0: default_threads()
-  const Engine* threads_of = nullptr;         // of that engine instead; never run both at once
-  const GpuPlatform* gpu = nullptr;           // null: none in this build; must outlive the engine
-  DeviceChoice device;                        // who runs which layers
-  std::string cpu_isa;                        // "": the best this machine supports
-  std::uint32_t prefill_chunk = 256;          // rows of a prompt pass; never changes results
-  std::uint32_t max_logits = 17;              // rows with logits in one pass (scoring wants more)
+  std::uint32_t threads = 0;           // 0: default_threads()
+  const Engine* threads_of = nullptr;  // of that engine instead; never run both at once
+  const GpuPlatform* gpu = nullptr;    // null: none in this build; must outlive the engine
+  DeviceChoice device;                 // who runs which layers
+  std::string cpu_isa;                 // "": the best this machine supports
+  std::uint32_t prefill_chunk = 256;   // rows of a prompt pass; never changes results
+  std::uint32_t max_logits = 17;       // rows with logits in one pass (scoring wants more)
+  // Where packed weights are kept between starts, and from how many bytes on that is worth a file;
+  // "": nowhere.
+  std::string packed_directory;
+  std::uint64_t packed_least_bytes = std::uint64_t{64} << 20;
   const std::atomic<bool>* cancel = nullptr;  // becomes true: loading stops with kInterrupted
   // Called while weights are prepared with the share done, 0 to 1; may be empty.
   std::function<void(double)> on_progress;

@@ -91,6 +91,7 @@ class GgufFile {
   std::uint32_t version() const { return version_; }
   std::uint64_t file_bytes() const { return file_bytes_; }  // of all parts
   bool is_mapped() const { return !files_.empty(); }        // not in memory of the caller
+  std::vector<std::string> paths() const;                   // of the mapped files
 
   // In file order. Split models list the first part's metadata and the tensors of all parts.
   const std::vector<std::pair<std::string_view, GgufValue>>& metadata() const { return metadata_; }

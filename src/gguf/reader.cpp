@@ -211,4 +211,10 @@ Result<std::string_view> GgufFile::get_string_or(std::string_view key,
   return as_string(key, *value);
 }
 
+std::vector<std::string> GgufFile::paths() const {
+  std::vector<std::string> paths;
+  for (const MappedFile& file : files_) paths.push_back(file.path());
+  return paths;
+}
+
 }  // namespace sluice

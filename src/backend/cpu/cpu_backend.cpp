@@ -159,9 +159,7 @@ Result<std::unique_ptr<Backend>> CpuBackend::create(const Model& model, const Cp
   if (resolved.pool == nullptr) resolved.pool = std::make_shared<ThreadPool>(resolved.threads);
   std::unique_ptr<CpuBackend> backend(new CpuBackend(model, resolved, *kernels));
 
-  SLUICE_ASSIGN_OR_RETURN(
-      backend->weights_, PackedWeights::pack(model.weights, layers, *backend->pool_, options.cancel,
-                                             options.on_progress));
+  SLUICE_RETURN_IF_ERROR(backend->prepare_weights());
   backend->kv_layout_ = KvLayout{storage(options.kv), model.spec.head_dim};
   SLUICE_ASSIGN_OR_RETURN(
       backend->kv_memory_,
@@ -195,6 +193,32 @@ Result<std::unique_ptr<Backend>> CpuBackend::create(const Model& model, const Cp
   lay_out_work(model.spec, options.max_rows, backend->most_outliers_, backend->work_.memory.data(),
                backend->work_);
   return std::unique_ptr<Backend>(std::move(backend));
+}
+
+Status CpuBackend::prepare_weights() {
+  PackedFile file = options_.packed_file;
+  const LayerRange layers = options_.layers;
+  file.name += fmt::format("-{}-{}", layers.first, layers.last);
+  if (auto kept = PackedWeights::kept(model_.weights, layers, file)) {
+    weights_ = std::move(*kept);
+    return {};
+  }
+  SLUICE_ASSIGN_OR_RETURN(weights_, PackedWeights::pack(model_.weights, layers, *pool_,
+                                                        options_.cancel, options_.on_progress));
+  const std::uint64_t bytes = PackedWeights::bytes_needed(model_.weights, layers);
+  if (file.directory.empty() || bytes < file.least_bytes) return {};
+  const Status usable = PackedFileWriter::check(file, bytes);
+  if (options_.on_note && usable.ok()) {
+    options_.on_note(fmt::format("packed weights are kept for later starts: {} MB in {}",
+                                 bytes / 1000000, file.directory));
+  } else if (options_.on_note) {
+    options_.on_note(
+        fmt::format("packed weights are not kept for later starts: {}", usable.error().message));
+  }
+  if (!usable.ok()) return {};
+  writer_ = std::make_unique<PackedFileWriter>(
+      file, std::span<const std::byte>(weights_.memory.data(), bytes));
+  return {};
 }
 
 std::string CpuBackend::description() const {

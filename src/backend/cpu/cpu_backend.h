@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/backend/backend.h"
+#include "src/backend/cpu/packed_file.h"
 
 namespace sluice::cpu {
 
@@ -24,8 +25,10 @@ struct CpuOptions {
   std::uint32_t positions = 0;  // positions are below this
   std::uint32_t max_rows = 256;
   std::uint32_t max_logits = 16;
+  PackedFile packed_file;  // where packed weights are kept between starts
   const std::atomic<bool>* cancel = nullptr;
-  std::function<void(double)> on_progress;  // may be empty
+  std::function<void(double)> on_progress;               // may be empty
+  std::function<void(const std::string& line)> on_note;  // what the user may want to know; or empty
 };
 
 // What create() would allocate.

@@ -78,6 +78,9 @@ class CpuBackend final : public Backend {
  private:
   CpuBackend(const Model& model, const CpuOptions& options, const Kernels& kernels);
 
+  // Maps the packed weights that an earlier start kept, or packs them and keeps them.
+  Status prepare_weights();
+
   struct Pass;  // what the steps of one forward share
   void embed(const Pass& pass);
   void rotation_tables(const Pass& pass);
@@ -112,6 +115,7 @@ class CpuBackend final : public Backend {
   const Kernels& kernels_;
   std::shared_ptr<ThreadPool> pool_;
   PackedWeights weights_;
+  std::unique_ptr<PackedFileWriter> writer_;        // of weights_, which it reads
   std::vector<std::vector<KeyOutliers>> outliers_;  // [layer][kv head]
   std::uint32_t most_outliers_ = 0;
   std::vector<Vector> key_bias_;  // of each layer, zero where a pair is outlying

@@ -54,6 +54,20 @@ std::uint64_t PackedWeights::bytes_needed(const Weights& weights, LayerRange lay
   return total;
 }
 
+std::optional<PackedWeights> PackedWeights::kept(const Weights& weights, LayerRange layers,
+                                                 const PackedFile& file) {
+  PackedWeights packed;
+  packed.file = KeptBytes::open(file, bytes_needed(weights, layers));
+  if (!packed.file) return std::nullopt;
+  std::uint64_t offset = 0;
+  for_each_matrix(weights, layers, packed, [&](const MatrixRef& from, PackedMatrix& to) {
+    if (!from) return;
+    to = PackedMatrix{from.type, from.rows, from.cols, packed.file->data() + offset};
+    offset += aligned(matrix_bytes(to));
+  });
+  return packed;
+}
+
 Result<PackedWeights> PackedWeights::pack(const Weights& weights, LayerRange layers,
                                           ThreadPool& pool, const std::atomic<bool>* cancel,
                                           const std::function<void(double)>& on_progress) {

@@ -4,10 +4,12 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "src/backend/backend.h"
 #include "src/backend/cpu/kernels.h"
+#include "src/backend/cpu/packed_file.h"
 #include "src/backend/cpu/thread_pool.h"
 #include "src/base/aligned_buffer.h"
 #include "src/base/status.h"
@@ -24,8 +26,9 @@ struct PackedLayer {
 
 struct PackedWeights {
   std::vector<PackedLayer> layer;
-  PackedMatrix output;  // [vocabulary, embedding]
-  AlignedBuffer memory;
+  PackedMatrix output;            // [vocabulary, embedding]
+  AlignedBuffer memory;           // what pack() made,
+  std::optional<KeptBytes> file;  // or where it was kept
 
   // Bytes that `memory` needs for some layers and, with the last one, the output.
   static std::uint64_t bytes_needed(const Weights& weights, LayerRange layers);
@@ -36,6 +39,9 @@ struct PackedWeights {
   static Result<PackedWeights> pack(const Weights& weights, LayerRange layers, ThreadPool& pool,
                                     const std::atomic<bool>* cancel,
                                     const std::function<void(double)>& on_progress);
+  // What pack() would make of these layers, from the file where it is kept; nothing where it isn't.
+  static std::optional<PackedWeights> kept(const Weights& weights, LayerRange layers,
+                                           const PackedFile& file);
 };
 
 // Bytes of a packed matrix that a pass reads.

@@ -11,7 +11,7 @@
 #include <span>
 #include <utility>
 
-#include "src/engine/chat/model_fingerprint.h"
+#include "src/engine/model_fingerprint.h"
 
 namespace sluice {
 namespace {

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "src/base/mapped_file.h"
-#include "src/engine/chat/model_fingerprint.h"
+#include "src/engine/model_fingerprint.h"
 #include "src/gguf/output_file.h"
 
 namespace sluice {

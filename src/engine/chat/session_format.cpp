@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "src/base/checked.h"
-#include "src/engine/chat/model_fingerprint.h"
+#include "src/engine/model_fingerprint.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/engine/chat/model_fingerprint.h"
+#include "src/engine/model_fingerprint.h"
 
 #include <algorithm>
 #include <cstring>
