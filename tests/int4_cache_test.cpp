@@ -301,6 +301,48 @@ TEST_CASE("a conversation that is rewound anywhere, or restored, gives the logit
   CHECK(reused > 1000);
 }
 
+TEST_CASE("a tree of guesses runs while there are slots for its paths") {
+  const Made model(9, "llama");
+  Random random(9);
+  auto loaded = Engine::load(
+      model.path(),
+      {.context = 512, .kv = KvCacheType::kInt4, .threads = 1, .prefill_chunk = 32});  // 5 slots
+  REQUIRE(loaded.ok());
+  Engine& engine = **loaded;
+  const std::size_t vocabulary = engine.spec().vocabulary;
+  const Tokens prompt = random_tokens(random, 62);
+  CachedSequence sequence(engine);
+  std::vector<float> logits(16 * vocabulary), alone(vocabulary);
+  REQUIRE(sequence.assign(prompt, std::span(logits).first(vocabulary), nullptr).ok());
+  const auto tree_of = [](std::uint32_t paths) {  // of two tokens behind the root
+    TokenTree tree = chain({5});
+    for (std::uint32_t i = 0; i < paths; ++i) {
+      tree.tokens.push_back(static_cast<std::int32_t>(10 + i));
+      tree.parents.push_back(0);
+      tree.tokens.push_back(static_cast<std::int32_t>(50 + i));
+      tree.parents.push_back(1 + 2 * i);
+    }
+    return tree;
+  };
+  // Tokens 62, 63 and 64: two blocks a path.
+  CHECK(sequence.has_room(tree_of(1)));
+  CHECK(sequence.has_room(tree_of(2)));
+  CHECK_FALSE(sequence.has_room(tree_of(3)));
+  const TokenTree tree = tree_of(2);
+  REQUIRE(sequence.append(tree, std::span(logits).first(5 * vocabulary), nullptr).ok());
+  REQUIRE(sequence.keep(tree, std::vector<std::uint32_t>{0, 3, 4}).ok());  // the second path
+  Tokens text = prompt;
+  text.insert(text.end(), {5, 11, 51});
+  CHECK(sequence.tokens() == text);
+  CachedSequence fresh(engine);
+  REQUIRE(fresh.assign(text, alone, nullptr).ok());
+  CHECK(same_bits(alone, std::span(logits).subspan(4 * vocabulary, vocabulary)));
+  const Tokens next = {7};  // and on from there
+  REQUIRE(fresh.append(next, alone, nullptr).ok());
+  REQUIRE(sequence.append(next, std::span(logits).first(vocabulary), nullptr).ok());
+  CHECK(same_bits(alone, std::span(logits).first(vocabulary)));
+}
+
 TEST_CASE("the memory plan counts the newest blocks, and 4 bits are 0.59 of 8") {
   const Made model(8, "llama");
   const auto bytes = [&](KvCacheType kv, std::uint32_t context, std::uint32_t sequences) {

@@ -93,15 +93,6 @@ struct Avx2 {
   SLUICE_MEMBER I load_i8(const void* p) {
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
   }
-  // Of a group of 32 nibbles (16 bytes, low nibbles first) those from `begin` on, 0 or 16, minus 8.
-  SLUICE_MEMBER void load_nibbles(const void* p, int begin, F (&v)[2]) {
-    const __m128i both = _mm_loadu_si128(static_cast<const __m128i*>(p));
-    const __m128i codes = _mm_sub_epi8(
-        _mm_and_si128(_mm_srl_epi16(both, _mm_cvtsi32_si128(begin / 4)), _mm_set1_epi8(15)),
-        _mm_set1_epi8(8));
-    v[0] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
-    v[1] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(codes, 8)));
-  }
   // 2^(e - 128) as mxfp4_half_scale gives it.
   SLUICE_MEMBER F exponent_scale(I e) {
     const I normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);

@@ -92,14 +92,6 @@ struct Avx512 {
   SLUICE_MEMBER I load_i8(const void* p) {
     return _mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   }
-  // A group of 32 nibbles (16 bytes, low nibbles first), minus 8.
-  SLUICE_MEMBER void load_nibbles(const void* p, int, F (&v)[2]) {
-    const __m128i both = _mm_loadu_si128(static_cast<const __m128i*>(p));
-    const __m128i low = _mm_and_si128(both, _mm_set1_epi8(15));
-    const __m128i high = _mm_and_si128(_mm_srli_epi16(both, 4), _mm_set1_epi8(15));
-    v[0] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_sub_epi8(low, _mm_set1_epi8(8))));
-    v[1] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_sub_epi8(high, _mm_set1_epi8(8))));
-  }
   // 2^(e - 128) as mxfp4_half_scale gives it.
   SLUICE_MEMBER F exponent_scale(I e) {
     const I normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);

@@ -233,41 +233,22 @@ static void softmax_piece(const AttentionTask& task, QueryTile& tile_data, std::
   maximum = new_max;
 }
 
-// Values of a group of 32 dimensions of one token: V vectors of them from dimension `begin` on.
-template <class Elements>
-struct ValuesOf {
-  static constexpr std::size_t kGroupBytes = 32 * Elements::kBytes;
-  template <class Isa, int V>
-  SLUICE_MEMBER void load(const std::uint8_t* group, int begin, typename Isa::F (&v)[V]) {
-    for (int i = 0; i < V; ++i)
-      v[i] = Elements::template load<Isa>(group + (begin + i * Isa::kLanes) * Elements::kBytes);
-  }
-};
-struct Int8Elements {
+// Values of a group of 32 dimensions of one token.
+struct Int8Values {
   static constexpr std::size_t kBytes = 1;
   template <class Isa>
   SLUICE_MEMBER typename Isa::F load(const std::uint8_t* p) {
     return Isa::from_int(Isa::load_i8(p));
   }
 };
-using Int8Values = ValuesOf<Int8Elements>;
-struct Int4Values {
-  static constexpr std::size_t kGroupBytes = 16;
-  template <class Isa, int V>
-  SLUICE_MEMBER void load(const std::uint8_t* group, int begin, typename Isa::F (&v)[V]) {
-    Isa::load_nibbles(group, begin, v);
-  }
-};
 
 // acc[t][v] += sum over `count` tokens of weight[t][token] * value[token][v], for T queries and V
-// vectors of dimensions of a group from `begin` on. Strides between queries in floats, between
-// tokens in bytes.
+// vectors of dimensions. Strides between queries in floats, between tokens in bytes.
 template <class Isa, class Values, int T, int V>
-static void value_tile(const std::uint8_t* value, int begin, std::size_t token_bytes,
-                       const float* weight, std::size_t weight_stride, std::uint32_t count,
-                       float* acc_memory, std::size_t acc_stride) {
+static void value_tile(const std::uint8_t* value, std::size_t token_bytes, const float* weight,
+                       std::size_t weight_stride, std::uint32_t count, float* acc_memory,
+                       std::size_t acc_stride) {
   using F = typename Isa::F;
-  acc_memory += begin;
   F acc[T][V];
   for (int t = 0; t < T; ++t) {
     for (int v = 0; v < V; ++v)
@@ -275,7 +256,8 @@ static void value_tile(const std::uint8_t* value, int begin, std::size_t token_b
   }
   for (std::uint32_t token = 0; token < count; ++token, value += token_bytes) {
     F vectors[V];
-    Values::template load<Isa, V>(value, begin, vectors);
+    for (int v = 0; v < V; ++v)
+      vectors[v] = Values::template load<Isa>(value + v * Isa::kLanes * Values::kBytes);
     for (int t = 0; t < T; ++t) {
       const F w = Isa::set1(weight[t * weight_stride + token]);
       for (int v = 0; v < V; ++v) acc[t][v] = Isa::fma(w, vectors[v], acc[t][v]);
@@ -305,14 +287,15 @@ static void add_block_group(const std::uint8_t* value, std::size_t token_bytes, 
   if (low >= high) low = high = kKvBlock;  // nothing in common
   const auto alone = [&](int t, std::uint32_t from, std::uint32_t to) {
     for (int d = 0; d < 32 && from < to; d += kDims)
-      value_tile<Isa, Values, 1, kVectors>(value + from * token_bytes, d, token_bytes,
-                                           weight + t * weight_stride + from, 0, to - from,
-                                           acc + t * acc_stride, 0);
+      value_tile<Isa, Values, 1, kVectors>(value + d * Values::kBytes + from * token_bytes,
+                                           token_bytes, weight + t * weight_stride + from, 0,
+                                           to - from, acc + t * acc_stride + d, 0);
   };
   for (int t = 0; t < T; ++t) alone(t, begin[t], smaller(low, end[t]));
   for (int d = 0; d < 32 && low < high; d += kDims)
-    value_tile<Isa, Values, T, kVectors>(value + low * token_bytes, d, token_bytes, weight + low,
-                                         weight_stride, high - low, acc, acc_stride);
+    value_tile<Isa, Values, T, kVectors>(value + d * Values::kBytes + low * token_bytes,
+                                         token_bytes, weight + low, weight_stride, high - low,
+                                         acc + d, acc_stride);
   for (int t = 0; t < T; ++t) alone(t, high > begin[t] ? high : begin[t], end[t]);
 }
 
@@ -359,8 +342,8 @@ static void add_values(const AttentionTask& task, QueryTile& tile_data) {
   const std::uint32_t padded = (task.layout.head_dim + 31) / 32 * 32;
   const std::uint32_t groups = padded / 32;
   const std::size_t key_bytes = task.layout.key_bytes();
-  const std::size_t token_bytes = Values::kGroupBytes * groups;
-  constexpr bool kScaled = Values::kGroupBytes == 32;
+  const std::size_t token_bytes = std::size_t{padded} * Values::kBytes;
+  constexpr bool kScaled = Values::kBytes == 1;
   alignas(64) float scaled[kScaled ? kQueryTile : 1][kKvBlock];
   alignas(64) float acc[kQueryTile * kMaxHeadDim];
   __builtin_memset(acc, 0, std::size_t{tile_data.count} * padded * sizeof(float));
@@ -377,7 +360,7 @@ static void add_values(const AttentionTask& task, QueryTile& tile_data) {
     }
     for (std::uint32_t g = 0; g < groups; ++g) {
       if (next != nullptr) {  // a share of it with each group
-        const std::size_t share = kKvBlock * Values::kGroupBytes;
+        const std::size_t share = std::size_t{32} * kKvBlock * Values::kBytes;
         prefetch_bytes(next + g * share, share);
         if constexpr (kScaled) prefetch_bytes(next + value_scale_offset(groups, 0, g), 64);
       }
@@ -394,9 +377,10 @@ static void add_values(const AttentionTask& task, QueryTile& tile_data) {
         weight_stride = kKvBlock;
       }
       in_tiles(tile_data.count, [&]<int T>(std::uint32_t i) {
-        add_block_group<Isa, Values, T>(
-            block + Values::kGroupBytes * g, token_bytes, weight + i * weight_stride, weight_stride,
-            visible.begin + i, visible.end + i, acc + std::size_t{i} * padded + 32 * g, padded);
+        add_block_group<Isa, Values, T>(block + std::size_t{32} * g * Values::kBytes, token_bytes,
+                                        weight + i * weight_stride, weight_stride,
+                                        visible.begin + i, visible.end + i,
+                                        acc + std::size_t{i} * padded + 32 * g, padded);
       });
     }
   }
@@ -406,7 +390,8 @@ static void add_values(const AttentionTask& task, QueryTile& tile_data) {
 // The same for int4: blocks in 4 bits, the last one perhaps in halves.
 template <class Isa>
 static void add_int4_values(const AttentionTask& task, QueryTile& tile_data) {
-  using F16Values = ValuesOf<F16Elements>;
+  using F = typename Isa::F;
+  constexpr int kVectors = static_cast<int>(kKvBlock) / Isa::kLanes;  // of tokens
   const KvLayout f16{KvType::kF16, task.layout.head_dim};
   const std::uint32_t padded = f16.padded_dim();
   const std::uint32_t groups = padded / 32;
@@ -414,6 +399,7 @@ static void add_int4_values(const AttentionTask& task, QueryTile& tile_data) {
   alignas(64) float scaled[kQueryTile][kKvBlock];
   alignas(64) float acc[kQueryTile * kMaxHeadDim];
   alignas(64) float base[kQueryTile * kMaxHeadDim / 32][16];  // [queries][groups], middles
+  alignas(64) std::uint8_t bytes[kKvBlock * 32];              // a group of dimensions, unpacked
   __builtin_memset(acc, 0, std::size_t{tile_data.count} * padded * sizeof(float));
   __builtin_memset(base, 0, std::size_t{tile_data.count} * groups * sizeof base[0]);
 
@@ -425,10 +411,10 @@ static void add_int4_values(const AttentionTask& task, QueryTile& tile_data) {
     if (b == task.f16_block) {
       for (std::uint32_t g = 0; g < groups; ++g) {
         in_tiles(tile_data.count, [&]<int T>(std::uint32_t i) {
-          add_block_group<Isa, F16Values, T>(
-              block + f16.key_bytes() + F16Values::kGroupBytes * g, F16Values::kGroupBytes * groups,
-              &tile_data.score[i][start], kKvPiece, visible.begin + i, visible.end + i,
-              acc + std::size_t{i} * padded + 32 * g, padded);
+          add_block_group<Isa, F16Elements, T>(block + f16.key_bytes() + std::size_t{64} * g,
+                                               std::size_t{64} * groups, &tile_data.score[i][start],
+                                               kKvPiece, visible.begin + i, visible.end + i,
+                                               acc + std::size_t{i} * padded + 32 * g, padded);
         });
       }
       continue;
@@ -443,24 +429,34 @@ static void add_int4_values(const AttentionTask& task, QueryTile& tile_data) {
         prefetch_bytes(next + std::size_t{512} * g, 512);
         prefetch_bytes(next + int4_value_scale_offset(groups, 0, g), 128);
       }
-      for (std::uint32_t t = 0; t < kKvBlock; t += Isa::kLanes) {
-        const auto scale = Isa::load_half(block + int4_value_scale_offset(groups, t, g));
-        const auto middle = Isa::load_half(block + int4_value_middle_offset(groups, t, g));
-        for (std::uint32_t i = 0; i < tile_data.count; ++i) {
-          const auto weight = Isa::load(&tile_data.score[i][start + t]);
-          Isa::store(&scaled[i][t], Isa::mul(weight, scale));
-          float* partial = base[std::size_t{i} * groups + g] + t % 16;
-          const auto sum = Isa::load(partial);
-          const auto seen = Isa::lanes_in(static_cast<int>(t), static_cast<int>(visible.begin[i]),
-                                          static_cast<int>(visible.end[i]));
-          Isa::store(partial, Isa::select(seen, Isa::fma(weight, middle, sum), sum));
-        }
+      F scale[kVectors], middle[kVectors];
+      for (int v = 0; v < kVectors; ++v) {
+        const auto t = static_cast<std::uint32_t>(v * Isa::kLanes);
+        scale[v] = Isa::load_half(block + int4_value_scale_offset(groups, t, g));
+        middle[v] = Isa::load_half(block + int4_value_middle_offset(groups, t, g));
       }
+      for (std::uint32_t i = 0; i < tile_data.count; ++i) {
+        const float* weights = &tile_data.score[i][start];
+        float* partial = base[std::size_t{i} * groups + g];
+        const int begin = static_cast<int>(visible.begin[i]);
+        const int end = static_cast<int>(visible.end[i]);
+        const bool whole = begin == 0 && end == static_cast<int>(kKvBlock);
+        F sum[Isa::kHalves];
+        for (int h = 0; h < Isa::kHalves; ++h) sum[h] = Isa::load(partial + h * Isa::kLanes);
+        for (int v = 0; v < kVectors; ++v) {
+          const F weight = Isa::load(weights + v * Isa::kLanes);
+          Isa::store(&scaled[i][v * Isa::kLanes], Isa::mul(weight, scale[v]));
+          F& own = sum[v % Isa::kHalves];
+          const F more = Isa::fma(weight, middle[v], own);
+          own = whole ? more : Isa::select(Isa::lanes_in(v * Isa::kLanes, begin, end), more, own);
+        }
+        for (int h = 0; h < Isa::kHalves; ++h) Isa::store(partial + h * Isa::kLanes, sum[h]);
+      }
+      unpack_int4_values(block + int4_value_offset(groups, 0, 32 * g), groups, bytes);
       in_tiles(tile_data.count, [&]<int T>(std::uint32_t i) {
-        add_block_group<Isa, Int4Values, T>(block + Int4Values::kGroupBytes * g,
-                                            Int4Values::kGroupBytes * groups, scaled[i], kKvBlock,
-                                            visible.begin + i, visible.end + i,
-                                            acc + std::size_t{i} * padded + 32 * g, padded);
+        add_block_group<Isa, Int8Values, T>(bytes, 32, scaled[i], kKvBlock, visible.begin + i,
+                                            visible.end + i, acc + std::size_t{i} * padded + 32 * g,
+                                            padded);
       });
     }
   }
@@ -506,10 +502,10 @@ static void attend_tile(const AttentionTask& task, QueryTile& tile_data) {
       add_int4_values<Isa>(task, tile_data);
       break;
     case KvType::kF16:
-      add_values<Isa, ValuesOf<F16Elements>>(task, tile_data);
+      add_values<Isa, F16Elements>(task, tile_data);
       break;
     case KvType::kF32:
-      add_values<Isa, ValuesOf<F32Elements>>(task, tile_data);
+      add_values<Isa, F32Elements>(task, tile_data);
       break;
   }
   tile_data.count = 0;

@@ -115,6 +115,20 @@ static void quantize_kv(std::uint32_t head_dim, const std::byte* f16_block, std:
   }
 }
 
+// A group of dimensions of the values of a block as signed bytes, [32 tokens][32 dimensions].
+SLUICE_INLINE void unpack_int4_values(const std::uint8_t* group, std::uint32_t groups,
+                                      std::uint8_t* bytes) {
+  const __m256i low = _mm256_set1_epi8(15);
+  const __m256i eights = _mm256_set1_epi8(8);
+  for (std::uint32_t t = 0; t < kKvBlock; ++t) {
+    const __m128i both =
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(group + int4_value_offset(groups, t, 0)));
+    const __m256i codes = _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(both, 4), both), low);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(bytes + std::size_t{32} * t),
+                       _mm256_sub_epi8(codes, eights));
+  }
+}
+
 // A query for one block of keys: its codes with a scale a group, and what is to be added to the
 // dot products of its codes with unsigned ones. Returns what all raw scores begin with.
 SLUICE_INLINE float prepare_int4_query(const float* x, std::uint32_t dim, const std::uint8_t* block,
