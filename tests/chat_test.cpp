@@ -8,9 +8,9 @@
 
 #include "src/engine/chat/chat_session.h"
 #include "src/engine/chat/journal.h"
-#include "src/engine/model_fingerprint.h"
 #include "src/engine/chat/reasoning.h"
 #include "src/engine/chat/session_file.h"
+#include "src/engine/model_fingerprint.h"
 #include "tests/conformance.h"
 #include "tests/temporary_folder.h"
 

@@ -349,6 +349,8 @@ TEST_CASE("packed weights of another model, damaged or foreign files are not use
     return packed;
   };
   CHECK_FALSE(renewed());
+  // What a process that died had begun goes with the next one that is written.
+  std::ofstream(file.string() + ".99999999.partial") << "half";
   // Shorter, longer, another label.
   fs::resize_file(file, fs::file_size(file) - 1);
   CHECK(renewed());
@@ -361,6 +363,13 @@ TEST_CASE("packed weights of another model, damaged or foreign files are not use
     bytes.close();
     CHECK(renewed());
   }
+  // Zeros where the disk never got what was written.
+  const std::vector<char> zeros(static_cast<std::size_t>(fs::file_size(file)) / 2);
+  std::fstream half(file, std::ios::in | std::ios::out | std::ios::binary);
+  half.seekp(4096 + 100);
+  half.write(zeros.data(), static_cast<std::streamsize>(zeros.size()));
+  half.close();
+  CHECK(renewed());
   // Others could have written it; it is no file.
   fs::permissions(file, fs::perms::group_write, fs::perm_options::add);
   CHECK(renewed());

@@ -42,7 +42,7 @@ struct EngineOptions {
   std::uint32_t prefill_chunk = 256;   // rows of a prompt pass; never changes results
   std::uint32_t max_logits = 17;       // rows with logits in one pass (scoring wants more)
   // Where packed weights are kept between starts, and from how many bytes on that is worth a file;
-  // "": nowhere.
+  // "": nowhere. Then `cancel` must outlive the engine.
   std::string packed_directory;
   std::uint64_t packed_least_bytes = std::uint64_t{64} << 20;
   const std::atomic<bool>* cancel = nullptr;  // becomes true: loading stops with kInterrupted

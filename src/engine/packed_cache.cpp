@@ -21,13 +21,14 @@ cpu::PackedFile packed_file_of(const GgufFile& file, const std::string& director
     struct stat info {};
     if (error || ::stat(place.c_str(), &info) != 0) return packed;
     places += place + "\n";
-    packed.label += fmt::format("{}: {} bytes, time {}.{:09}, number {} on {}\n", place, info.st_size,
-                                info.st_mtim.tv_sec, info.st_mtim.tv_nsec, info.st_ino, info.st_dev);
+    packed.label +=
+        fmt::format("{}: {} bytes, time {}.{:09}, number {} on {}\n", place, info.st_size,
+                    info.st_mtim.tv_sec, info.st_mtim.tv_nsec, info.st_ino, info.st_dev);
   }
   packed.label += fmt::format("fingerprint {:016x}\n", model_fingerprint(file));
   const std::uint64_t hash = hash_bytes(std::as_bytes(std::span(places)));
-  packed.name = fmt::format("{}-{:016x}",
-                            std::filesystem::path(file.paths().front()).stem().string(), hash);
+  packed.name =
+      fmt::format("{}-{:016x}", std::filesystem::path(file.paths().front()).stem().string(), hash);
   packed.directory = directory;
   return packed;
 }

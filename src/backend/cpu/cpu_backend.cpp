@@ -217,7 +217,7 @@ Status CpuBackend::prepare_weights() {
   }
   if (!usable.ok()) return {};
   writer_ = std::make_unique<PackedFileWriter>(
-      file, std::span<const std::byte>(weights_.memory.data(), bytes));
+      file, std::span<const std::byte>(weights_.memory.data(), bytes), options_.cancel);
   return {};
 }
 

@@ -1,6 +1,7 @@
 #include "src/backend/cpu/packed_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -16,11 +18,32 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{32} << 20;  // written and synced at a time
+constexpr std::size_t kChunk = std::size_t{16} << 20;  // written at a time
+constexpr std::size_t kSamples = 256;
+constexpr std::size_t kSampleBytes = 4096;
 constexpr std::chrono::milliseconds kPatience{5000};
 
-std::string whole_label(const PackedFile& file, std::uint64_t bytes) {
-  return fmt::format("sluice packed weights {}\n{} bytes\n{}", kPackVersion, bytes, file.label);
+// A hash of some pages, spread evenly, the last bytes among them: nothing waits for the disk when
+// the file is written, so a crash of the machine may leave pages of zeros in it.
+std::uint64_t sample(std::span<const std::byte> bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const std::size_t some = std::min(kSampleBytes, bytes.size());
+  for (std::size_t i = 0; i < kSamples; ++i) {
+    const std::size_t at = (bytes.size() - some) / (kSamples - 1) * i;
+    const std::size_t from = i + 1 < kSamples ? at : bytes.size() - some;
+    for (std::size_t word = from; word + 8 <= from + some; word += 8) {
+      std::uint64_t value;
+      std::memcpy(&value, bytes.data() + word, sizeof value);
+      hash = (hash ^ value) * 0x100000001b3;
+      hash ^= hash >> 32;
+    }
+  }
+  return hash;
+}
+
+std::string whole_label(const PackedFile& file, std::span<const std::byte> bytes) {
+  return fmt::format("sluice packed weights {}\n{} bytes, sample {:016x}\n{}", kPackVersion,
+                     bytes.size(), sample(bytes), file.label);
 }
 
 // Whether only this user can have written it.
@@ -41,6 +64,20 @@ bool write_all(int fd, const void* data, std::size_t bytes, std::size_t at) {
   return true;
 }
 
+// NAME.PID.partial of processes that are no more.
+void remove_abandoned(const PackedFile& file) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(file.directory, error)) {
+    const std::string name = entry.path().filename().string();
+    int process = 0;
+    char end = 0;
+    if (!name.starts_with(file.name + ".") || !name.ends_with(".partial")) continue;
+    const char* number = name.c_str() + file.name.size() + 1;
+    if (std::sscanf(number, "%d.partia%c", &process, &end) != 2 || process <= 0) continue;
+    if (::kill(process, 0) != 0 && errno == ESRCH) std::filesystem::remove(entry.path(), error);
+  }
+}
+
 }  // namespace
 
 std::optional<KeptBytes> KeptBytes::open(const PackedFile& file, std::uint64_t bytes) {
@@ -52,7 +89,7 @@ std::optional<KeptBytes> KeptBytes::open(const PackedFile& file, std::uint64_t b
   }
   Result<MappedFile> mapped = MappedFile::open(file.path());
   if (!mapped.ok() || mapped->bytes().size() != kPackedLabelBytes + bytes) return std::nullopt;
-  const std::string label = whole_label(file, bytes);
+  const std::string label = whole_label(file, mapped->bytes().subspan(kPackedLabelBytes));
   const auto* found = reinterpret_cast<const char*>(mapped->bytes().data());
   const bool same = label.size() < kPackedLabelBytes &&
                     std::equal(label.begin(), label.end(), found) &&
@@ -82,35 +119,37 @@ Status PackedFileWriter::check(const PackedFile& file, std::uint64_t bytes) {
                     bytes / 1000000, free / 1000000, file.directory);
     }
   }
-  if (whole_label(file, bytes).size() >= kPackedLabelBytes) return failed("their label is too long");
+  if (file.label.size() + 128 >= kPackedLabelBytes) return failed("their label is too long");
   return {};
 }
 
-PackedFileWriter::PackedFileWriter(const PackedFile& file, std::span<const std::byte> bytes)
-    : thread_([this, file, bytes] { write(file, bytes); }) {}
+PackedFileWriter::PackedFileWriter(const PackedFile& file, std::span<const std::byte> bytes,
+                                   const std::atomic<bool>* cancel)
+    : cancel_(cancel), thread_([this, file, bytes] { write(file, bytes); }) {}
 
 PackedFileWriter::~PackedFileWriter() {
   const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (!done_ && std::chrono::steady_clock::now() < end) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const auto cancelled = [this] { return cancel_ != nullptr && *cancel_; };
+  while (!done_ && !cancelled() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   stop_ = true;
   thread_.join();
 }
 
 void PackedFileWriter::write(const PackedFile& file, std::span<const std::byte> bytes) {
+  remove_abandoned(file);
   const std::string partial = fmt::format("{}.{}.partial", file.path(), ::getpid());
   const int fd = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   bool good = fd >= 0;
   for (std::size_t at = 0; good && at < bytes.size(); at += kChunk) {
     const std::size_t some = std::min(kChunk, bytes.size() - at);
-    good = !stop_ && write_all(fd, bytes.data() + at, some, kPackedLabelBytes + at) &&
-           ::fdatasync(fd) == 0;
+    good = !stop_ && write_all(fd, bytes.data() + at, some, kPackedLabelBytes + at);
   }
   std::vector<char> label(kPackedLabelBytes);  // last: without it the file is not one
-  const std::string text = whole_label(file, bytes.size());
+  const std::string text = whole_label(file, bytes);
   std::copy(text.begin(), text.end(), label.begin());
-  good = good && write_all(fd, label.data(), label.size(), 0) && ::fdatasync(fd) == 0 &&
+  good = good && write_all(fd, label.data(), label.size(), 0) &&
          ::rename(partial.c_str(), file.path().c_str()) == 0;
   if (fd >= 0) {
     ::close(fd);

@@ -4,8 +4,9 @@
 //
 //   file = | label, a text, zeros up to 4096 bytes | the bytes of PackedWeights |
 //
-// The label says everything that the bytes depend on. A file with another label or size, or of
-// another user, is not used, and is replaced by the next one that is kept.
+// The label says everything that the bytes depend on, and has a hash of some of them. A file with
+// another label or size, or of another user, is not used, and is replaced by the next one that is
+// kept.
 #pragma once
 
 #include <atomic>
@@ -23,9 +24,9 @@ namespace sluice::cpu {
 
 // Where packed weights are kept, and what they are made from.
 struct PackedFile {
-  std::string directory;  // "": nothing is kept
-  std::string name;       // of the file
-  std::string label;      // of the model file; packing adds its own part
+  std::string directory;          // "": nothing is kept
+  std::string name;               // of the file
+  std::string label;              // of the model file; packing adds its own part
   std::uint64_t least_bytes = 0;  // fewer are packed faster than they are found
 
   std::string path() const { return directory + "/" + name; }
@@ -48,16 +49,18 @@ class KeptBytes {
 };
 
 // Writes packed weights to their file, beside whatever else the program does. The file appears
-// under its name only when all of it is on the disk.
+// under its name only when all of it is written.
 class PackedFileWriter {
  public:
   // Whether it makes sense to begin: makes the directory, and looks at whose it is and how much is
   // free (a quarter of which the file may take). The message says why not.
   static Status check(const PackedFile& file, std::uint64_t bytes);
 
-  // `bytes` must outlive this object.
-  PackedFileWriter(const PackedFile& file, std::span<const std::byte> bytes);
-  // Waits a few seconds for the end; a disk that is slower is given up, and nothing is kept.
+  // `bytes`, and `cancel` where given, must outlive this object.
+  PackedFileWriter(const PackedFile& file, std::span<const std::byte> bytes,
+                   const std::atomic<bool>* cancel);
+  // Waits up to five seconds for the end, unless the user wants to stop (`cancel`). If that is not
+  // enough, it gives up and nothing is kept.
   ~PackedFileWriter();
   PackedFileWriter(const PackedFileWriter&) = delete;
   PackedFileWriter& operator=(const PackedFileWriter&) = delete;
@@ -65,6 +68,7 @@ class PackedFileWriter {
  private:
   void write(const PackedFile& file, std::span<const std::byte> bytes);
 
+  const std::atomic<bool>* cancel_;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> done_ = false;
   std::thread thread_;
