@@ -23,9 +23,9 @@
 //   merge     with the pieces before, see merge_maximum. A piece of which the column sees nothing
 //             leaves its state as it is.
 //
-// Records go straight from global memory into registers; where there are enough of them, one is on
-// its way while the one before it is used (keys_ahead, values_ahead). Partial results are merged by
-// attention_merge.cuh.
+// Records go straight from global memory into registers; where there are enough of them, one or two
+// are on their way while the one before is used (keys_ahead, values_ahead). Partial results are
+// merged by attention_merge.cuh.
 #pragma once
 
 #include "cuda/kernels/attention_f16.cuh"

@@ -79,8 +79,7 @@ SIMT_DEVICE void stage_codes(simt::Global<const std::uint16_t> record, std::int3
   const float inverse = has_codes ? 1.0f / scale : 0.0f;
   for (std::int32_t row = 0; row < 32; ++row) {
     const bool counts = has_codes && row < count;
-    const std::uint32_t code =
-        counts ? int4_code(column_number(record, row), middle, inverse) : 8u;
+    const std::uint32_t code = counts ? int4_code(column_number(record, row), middle, inverse) : 8u;
     simt::store(at + row * kCodeRow, static_cast<std::uint8_t>(code));
   }
 }
@@ -101,8 +100,8 @@ SIMT_DEVICE void quantize_record(simt::Global<const std::uint8_t> from, bool is_
   simt::Words words;
   SIMT_UNROLL
   for (int j = 0; j < 4; ++j) {
-    const simt::Shared<std::uint32_t> row = simt::cast<std::uint32_t>(
-        codes + ((8 * j + lane / 4) * kCodeRow + 4 * (lane % 4)));
+    const simt::Shared<std::uint32_t> row =
+        simt::cast<std::uint32_t>(codes + ((8 * j + lane / 4) * kCodeRow + 4 * (lane % 4)));
     words.word[j] = simt::load(row) | simt::load(row + 4) << 4;
   }
   simt::store_words(to + 16 * lane, words);
@@ -123,12 +122,11 @@ SIMT_KERNEL(kQuantizePageThreads) quantize_pages(QuantizePagesArgs args) {
     return number * page + std::int64_t{record} * record_bytes;
   };
   quantize_record(
-      args.recent + at(block.slot, page_bytes<HalfPages>(args.kv_heads, args.head_dim),
-                       HalfPages::kRecord),
-      is_value, is_value && dims < 32 ? dims : 32,
-      simt::dynamic_shared() + warp * 32 * kCodeRow,
-      args.cache + at(block.block, page_bytes<Int4Pages>(args.kv_heads, args.head_dim),
-                      Int4Pages::kRecord));
+      args.recent +
+          at(block.slot, page_bytes<HalfPages>(args.kv_heads, args.head_dim), HalfPages::kRecord),
+      is_value, is_value && dims < 32 ? dims : 32, simt::dynamic_shared() + warp * 32 * kCodeRow,
+      args.cache +
+          at(block.block, page_bytes<Int4Pages>(args.kv_heads, args.head_dim), Int4Pages::kRecord));
 }
 
 }  // namespace sluice::cuda

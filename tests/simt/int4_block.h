@@ -93,8 +93,8 @@ inline void put_int4(const Int4Block& block, std::size_t groups, std::byte* head
       }
     }
     for (std::size_t i = 0; i < 32; ++i) {
-      const std::size_t number = is_value ? i % 8 / 2 * 8 + i / 8 * 2 + i % 2
-                                          : i % 16 / 4 * 8 + i / 16 * 4 + i % 4;
+      const std::size_t number =
+          is_value ? i % 8 / 2 * 8 + i / 8 * 2 + i % 2 : i % 16 / 4 * 8 + i / 16 * 4 + i % 4;
       const std::uint16_t shared[2] = {
           is_value ? block.value_scale[i][g] : block.key_scale[32 * g + i],
           is_value ? block.value_middle[i][g] : block.key_middle[32 * g + i]};

@@ -40,8 +40,8 @@ class QuantizePagesProblem {
       for (HalfBlock* block : {&keys, &values}) {
         for (auto& token : *block) {
           for (std::uint32_t d = 0; d < shape.head_dim; ++d) {
-            token[d] = float_to_half(
-                cpu::testing::uniform(random_, -shape.magnitude, shape.magnitude));
+            token[d] =
+                float_to_half(cpu::testing::uniform(random_, -shape.magnitude, shape.magnitude));
           }
         }
       }
@@ -83,8 +83,8 @@ class QuantizePagesProblem {
     args.count = static_cast<std::int32_t>(shape_.blocks);
     args.kv_heads = static_cast<std::int32_t>(heads);
     args.head_dim = static_cast<std::int32_t>(shape_.head_dim);
-    const Shape grid = {.blocks = static_cast<std::uint32_t>(cuda::quantize_page_blocks(
-                            args.count, args.kv_heads, args.head_dim)),
+    const Shape grid = {.blocks = static_cast<std::uint32_t>(
+                            cuda::quantize_page_blocks(args.count, args.kv_heads, args.head_dim)),
                         .threads = cuda::kQuantizePageThreads,
                         .shared_bytes = cuda::kQuantizePageShared,
                         .reversed = reversed};
