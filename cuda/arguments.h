@@ -206,11 +206,11 @@ struct RopeArgs {
   Global<const float> cosine;             // [R][rope_dims / 2]
   Global<const float> sine;               // [R][rope_dims / 2]
   Global<const std::int32_t> position;    // [R]
-  Global<const std::uint32_t> row_block;  // [R]: the cache's block with the row's position
+  Global<const std::uint32_t> row_block;  // [R]: the block, or slot, of the row's position
   Global<std::int8_t> q;                  // [R][heads][padded_dim], Int8Pages
   Global<float> q_scale;                  // [R][heads][padded_dim / 32], Int8Pages
   Global<float> q_floats;                 // [R][heads][padded_dim], HalfPages
-  Global<std::uint8_t> cache;             // this layer's blocks, cuda/kv_pages.h
+  Global<std::uint8_t> cache;             // this layer's blocks or slots, cuda/kv_pages.h
   OutlierArgs outliers;
   std::int32_t rows;
   std::int32_t heads;
@@ -219,6 +219,20 @@ struct RopeArgs {
   std::int32_t rope_dims;  // even
   bool interleaved;        // pairs (2i, 2i + 1), not (i, i + rope_dims / 2)
   float epsilon;
+};
+
+// kernels/quantize_pages.cuh: a block of an int4 cache that a pass fills, and where it is in f16.
+struct FullBlock {
+  std::uint32_t block;
+  std::uint32_t slot;
+};
+struct QuantizePagesArgs {
+  Global<const FullBlock> blocks;     // [count]
+  Global<const std::uint8_t> recent;  // this layer's slots, HalfPages
+  Global<std::uint8_t> cache;         // this layer's blocks, Int4Pages
+  std::int32_t count;
+  std::int32_t kv_heads;
+  std::int32_t head_dim;
 };
 
 // kernels/qkv.cuh: query, key and value matrices, or some of them, and RopeArgs' work on their
@@ -230,7 +244,7 @@ struct QkvArgs {
   RopeArgs rope;
   Global<std::uint32_t> arrivals;  // a word for each head of the product, 0 before and after
   std::int32_t first_head;
-  bool half_pages;  // cuda/kv_pages.h: f16 instead of int8
+  bool half_pages;  // cuda/kv_pages.h: rows are written as f16 instead of int8
 };
 
 // Up to 16 query heads that see one sequence through one KV head. Rows of a pass that belong to
@@ -251,14 +265,18 @@ struct AttentionRow {
 
 // kernels/attention.cuh: attention of query tiles over pieces of 256 tokens, and their merge.
 struct AttentionArgs {
-  Global<const std::int8_t> q;          // [R][heads][padded_dim], Int8Pages
-  Global<const float> q_scale;          // [R][heads][padded_dim / 32], Int8Pages
-  Global<const float> q_floats;         // [R][heads][padded_dim], HalfPages
-  Global<const std::uint8_t> cache;     // this layer's blocks
-  Global<const std::uint32_t> blocks;   // block tables, one behind the other
-  Global<const AttentionTile> tiles;    // [tiles]
-  Global<const AttentionRow> row;       // [R]
-  Global<const std::int32_t> position;  // [R], ascending in a run; a row sees itself and before
+  Global<const std::int8_t> q;       // [R][heads][padded_dim], Int8Pages
+  Global<const float> q_scale;       // [R][heads][padded_dim / 32], Int8Pages
+  Global<const float> q_floats;      // [R][heads][padded_dim], HalfPages and Int4Pages
+  Global<const std::uint8_t> cache;  // this layer's blocks
+  // Int4Pages: this layer's slots of HalfPages, and which one has a row's own block. Rows of a run
+  // have the same.
+  Global<const std::uint8_t> recent;
+  Global<const std::uint32_t> row_slot;  // [R]
+  Global<const std::uint32_t> blocks;    // block tables, one behind the other
+  Global<const AttentionTile> tiles;     // [tiles]
+  Global<const AttentionRow> row;        // [R]
+  Global<const std::int32_t> position;   // [R], ascending in a run; a row sees itself and before
   // A chunk is `chunk_pieces` pieces: 1, or all that there can be. Chunk 0 begins with the first
   // piece that the tile's first row sees; chunks that the tile does not see are not written.
   Global<float> partial_out;    // [tiles][kv_heads][chunks][16][padded_dim], not normalised

@@ -1,5 +1,5 @@
-// How keys and values lie in GPU memory: written by kernels/rope.cuh, read by
-// kernels/attention.cuh.
+// How keys and values lie in GPU memory: written by kernels/rope.cuh and quantize_pages.cuh, read
+// by kernels/attention.cuh.
 //
 // A block of the cache holds 32 tokens. A layer's blocks follow each other; a block is
 //
@@ -31,6 +31,21 @@
 //   values  [32 dimensions][32 tokens]
 //
 // Lane L loads 16 bytes at 512 h + 16 L: eight numbers of row 8 h + L / 4, from 8 (L % 4) on.
+//
+// Int4Pages: whole blocks in 4 bits, made of blocks of HalfPages (the formulas are those of
+// src/backend/cpu/kv_layout.h). What is not whole yet, and what was lately, lies in slots of
+// HalfPages of its own (src/kv/recent_blocks.h); a row sees its own block there, and all earlier
+// ones in 4 bits.
+//
+//   record = | 32 lanes x 16 bytes | 32 scales, f16 | 32 middles, f16 |
+//
+// A code c stands for middle + scale * (c - 8). The nibbles of lane L are its bytes of Int8Pages,
+// plane 0 the low ones and plane 1 the high ones: a mask and a shift make them two words of an
+// operand. Scales and middles are those of a dimension of keys, of a token of values; the eight of
+// lane t are side by side:
+//
+//   keys    number 8 t + 4 h + k is that of dimension 16 h + 4 t + k, which its words have
+//   values  number 8 t + 2 j + i is that of token 8 j + 2 t + i, which its share has
 #pragma once
 
 #include <cstdint>
@@ -50,11 +65,25 @@ struct Int8Pages {
 struct HalfPages {
   static constexpr std::int32_t kRecord = 32 * 32 * 2;
 };
-enum class PageKind : std::uint8_t { kInt8, kF16 };
+struct Int4Pages {
+  static constexpr std::int32_t kScales = 512;
+  static constexpr std::int32_t kMiddles = kScales + 64;
+  static constexpr std::int32_t kRecord = kMiddles + 64;
+};
+enum class PageKind : std::uint8_t { kInt8, kF16, kInt4 };
 // Calls visit(Int8Pages()) or whichever it is, and returns what it returns.
 template <class Visit>
 decltype(auto) visit_pages(PageKind kind, Visit&& visit) {
+  if (kind == PageKind::kInt4) return visit(Int4Pages());
   return kind == PageKind::kF16 ? visit(HalfPages()) : visit(Int8Pages());
+}
+// The kind of the pages that single tokens are written to.
+constexpr PageKind written_pages(PageKind kind) {
+  return kind == PageKind::kInt4 ? PageKind::kF16 : kind;
+}
+template <class Visit>
+decltype(auto) visit_written_pages(PageKind kind, Visit&& visit) {
+  return written_pages(kind) == PageKind::kF16 ? visit(HalfPages()) : visit(Int8Pages());
 }
 
 SIMT_ANYWHERE std::int32_t page_groups(std::int32_t head_dim) { return (head_dim + 31) / 32; }
@@ -81,8 +110,15 @@ SIMT_ANYWHERE std::int32_t value_place(Int8Pages, std::int32_t token, std::int32
   const std::int32_t byte = 2 * (token % 16 / 8) + token % 2;
   return 512 * (token / 16) + 16 * (4 * (dim % 8) + token % 8 / 2) + 4 * (dim / 8) + byte;
 }
+// Where the number of a token, or of a dimension of int4 keys, is among 32 scales.
+SIMT_ANYWHERE std::int32_t token_number(std::int32_t token) {
+  return 8 * (token % 8 / 2) + 2 * (token / 8) + token % 2;
+}
+SIMT_ANYWHERE std::int32_t dim_number(std::int32_t dim) {
+  return 8 * (dim % 16 / 4) + 4 * (dim / 16) + dim % 4;
+}
 SIMT_ANYWHERE std::int32_t page_scale(std::int32_t token) {
-  return Int8Pages::kScales + 2 * (8 * (token % 8 / 2) + 2 * (token / 8) + token % 2);
+  return Int8Pages::kScales + 2 * token_number(token);
 }
 SIMT_ANYWHERE std::int32_t key_place(HalfPages, std::int32_t token, std::int32_t dim) {
   return 2 * (32 * token + dim);

@@ -49,7 +49,7 @@ class Gpu(unittest.TestCase):
                 self.assertIn(backend, result["device"])
 
     def test_same_text_as_the_cpu(self):
-        for cache in ("int8", "f16"):
+        for cache in ("int4", "int8", "f16"):
             cpu, _ = self.generate("--device", "cpu", "--kv", cache)
             for arguments in (["--device", "cuda"], ["-ngl", "1"], ["--device", "cuda", "--prefill-chunk", "3"]):
                 with self.subTest(arguments=arguments, cache=cache):
@@ -58,6 +58,9 @@ class Gpu(unittest.TestCase):
     def test_speculation_changes_nothing(self):
         done = run("run", "-m", self.model, "--raw", "-p", "abc abc abc abc", "-n", 12, "--temp", 0, "--device", "cuda",
                    "--verify")
+        self.assertTrue(done.stdout)
+        done = run("run", "-m", self.model, "--raw", "-p", "abc abc abc abc", "-n", 60, "--temp", 0, "--device", "cuda",
+                   "--kv", "int4", "--verify")
         self.assertTrue(done.stdout)
 
     def test_a_part_on_the_gpu_is_said(self):
@@ -68,14 +71,14 @@ class Gpu(unittest.TestCase):
         for arguments, message in [
             (["--device", "cuda:7"], b"there is no device cuda:7; this machine has 1"),
             (["--device", "cuda:x"], b"'cuda:x' is not a device; expected auto, cpu, cuda or cuda:N"),
-            (["--device", "cuda", "--kv", "f32"], b"on the GPU the KV cache is int8 or f16"),
+            (["--device", "cuda", "--kv", "f32"], b"on the GPU the KV cache is int4, int8 or f16"),
         ]:
             with self.subTest(arguments=arguments):
                 done = run("run", "-m", self.model, "-p", "a", *arguments, code=2)
                 self.assertIn(message, done.stderr)
         # With --device auto the CPU takes over, and says why.
         _, said = self.generate("--kv", "f32")
-        self.assertIn(b"int8 or f16", said)
+        self.assertIn(b"int4, int8 or f16", said)
         self.assertIn(b"running on the CPU", said)
 
     def test_help_names_the_device(self):

@@ -14,6 +14,7 @@ add_library(sluice_emulated_gpu STATIC simt/launch_emulated.cpp simt/runtime_emu
 target_link_libraries(sluice_emulated_gpu PUBLIC sluice_simt sluice_backend sluice_cuda_pack)
 set_source_files_properties(simt/launch_emulated.cpp PROPERTIES COMPILE_OPTIONS -O1)
 sluice_test(cuda_backend PLAIN COST 95 LINK sluice_emulated_gpu sluice_reference_model sluice_model_maker)
+sluice_test(cuda_int4 PLAIN COST 60 LINK sluice_emulated_gpu sluice_engine sluice_model_maker)
 foreach(tool gpu_digest gpu_bench)
   add_executable(${tool}_emulated ${CMAKE_SOURCE_DIR}/tools/${tool}.cpp)
   target_link_libraries(${tool}_emulated PRIVATE sluice_emulated_gpu sluice_model_maker)
@@ -28,9 +29,9 @@ add_test(NAME cli_gpu COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/
                               $<TARGET_FILE:make_model>)
 set_tests_properties(cli_gpu PROPERTIES TIMEOUT 300 LABELS not_sanitized)
 if(SLUICE_CUDA)  # on a GPU, by scripts/gpu_check.sh
-  add_executable(test_cuda_device cuda_backend_test.cpp)
+  add_executable(test_cuda_device cuda_backend_test.cpp cuda_int4_test.cpp)
   target_compile_definitions(test_cuda_device PRIVATE SLUICE_ON_DEVICE)
-  target_link_libraries(test_cuda_device PRIVATE sluice_test_main sluice_gpu sluice_reference_model sluice_model_maker)
+  target_link_libraries(test_cuda_device PRIVATE sluice_test_main sluice_gpu sluice_engine sluice_reference_model sluice_model_maker)
 endif()
 
 # The copies with faults are made when configuring, so that clang-tidy finds them too.

@@ -9,9 +9,11 @@
 
 #include "cuda/kernels/attention.cuh"
 #include "cuda/kernels/attention_merge.cuh"
+#include "cuda/kernels/quantize_pages.cuh"
 #include "cuda/kernels/rope.cuh"
 #include "tests/sanitized.h"
 #include "tests/simt/attention_problem.h"
+#include "tests/simt/quantize_pages_problem.h"
 #include "tests/simt/rope_problem.h"
 
 namespace sluice::simt {
@@ -20,19 +22,21 @@ namespace {
 using cuda::PageKind;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr PageKind kKinds[] = {PageKind::kInt8, PageKind::kF16};
+constexpr PageKind kKinds[] = {PageKind::kInt8, PageKind::kF16, PageKind::kInt4};
+// Kinds of pages that single tokens are written to.
+constexpr PageKind kWritten[] = {PageKind::kInt8, PageKind::kF16};
 
 // -- Rotation and the cache ----------------------------------------------------------------------
 
 void check_problem(RopeProblem& problem, bool reversed) {
   CAPTURE(problem.shape().text());
-  visit_pages(problem.shape().pages, [&](auto pages) {
+  visit_written_pages(problem.shape().pages, [&](auto pages) {
     CHECK(problem.check(cuda::rope_and_store<decltype(pages)>, reversed) == "");
   });
 }
 
 void check_rope(RopeShape shape, std::uint64_t seed) {
-  for (const PageKind pages : kKinds) {
+  for (const PageKind pages : kWritten) {
     shape.pages = pages;
     RopeProblem problem(shape, seed);
     check_problem(problem, seed % 2 == 0);
@@ -85,7 +89,7 @@ TEST_CASE("queries, keys and values: tiny, large, and beyond the largest f16 or 
 TEST_CASE("queries, keys and values: what is not finite poisons its group and no other") {
   for (const float bad : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
     // In a query, a key and a value, in dimensions that are not rotated.
-    for (const PageKind pages : kKinds) {
+    for (const PageKind pages : kWritten) {
       RopeProblem problem(
           {.pages = pages, .rows = 2, .heads = 2, .kv_heads = 1, .head_dim = 96, .rope_dims = 32},
           104, [&](std::vector<float>& qkv) {
@@ -104,6 +108,53 @@ TEST_CASE("queries, keys and values: a cache of many gigabytes") {
               .rope_dims = 128,
               .first_block = 300000},
              105);
+}
+
+// -- Blocks of 4 bits ----------------------------------------------------------------------------
+
+void check_quantize(QuantizePagesProblem problem, bool reversed = false) {
+  CAPTURE(problem.shape().text());
+  CHECK(problem.check(cuda::quantize_pages, reversed) == "");
+}
+
+TEST_CASE("blocks of 4 bits have the bits of the CPU's, whatever the head") {
+  std::uint64_t seed = 300;
+  for (const std::uint32_t head_dim : {1u, 7u, 32u, 33u, 64u, 80u, 128u, 255u, 256u}) {
+    const std::uint32_t blocks = 1 + static_cast<std::uint32_t>(seed % 3);
+    check_quantize({{.blocks = blocks, .kv_heads = 1 + blocks % 2, .head_dim = head_dim}, seed},
+                   seed % 2 == 0);
+    ++seed;
+  }
+}
+
+TEST_CASE("blocks of 4 bits: zeros, tiny, large, one value, one that stands out") {
+  for (const float magnitude : {0.0f, 6e-8f, 1e-6f, 1e-4f, 1e3f, 65504.0f}) {
+    check_quantize({{.kv_heads = 2, .head_dim = 48, .magnitude = magnitude}, 310});
+  }
+  check_quantize({{.head_dim = 48}, 311, [](HalfBlock& keys, HalfBlock& values) {
+                    for (HalfBlock* block : {&keys, &values}) {
+                      for (auto& token : *block) token.fill(float_to_half(-1.7f));
+                    }
+                  }});
+  check_quantize({{.head_dim = 48}, 312, [](HalfBlock& keys, HalfBlock& values) {
+                    for (HalfBlock* block : {&keys, &values}) {
+                      (*block)[5][40] = float_to_half(900.0f);
+                      for (auto& token : *block) token[3] = float_to_half(-60000.0f);
+                    }
+                  }});
+}
+
+TEST_CASE("blocks of 4 bits: what is not finite poisons what it shares a scale with and no more") {
+  for (const float bad : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+    check_quantize({{.head_dim = 80}, 313, [&](HalfBlock& keys, HalfBlock& values) {
+                      for (HalfBlock* block : {&keys, &values})
+                        (*block)[31][70] = float_to_half(bad);
+                    }});
+  }
+}
+
+TEST_CASE("blocks of 4 bits: a cache of many gigabytes") {
+  check_quantize({{.blocks = 2, .kv_heads = 2, .head_dim = 128, .first_block = 300000}, 314});
 }
 
 // -- Attention -----------------------------------------------------------------------------------
@@ -261,6 +312,40 @@ TEST_CASE("attention: a row's bits do not depend on its run") {
   }
 }
 
+TEST_CASE("attention over 4 bits: every number of rows, each place of a block") {
+  std::uint64_t seed = 110;
+  for (const std::uint32_t context : {31u, 32u, 33u, 63u, 64u, 65u, 255u, 256u, 257u, 288u}) {
+    for (const std::uint32_t rows : {1u, 2u, 31u, 33u, 64u}) {
+      AttentionProblem problem({.pages = PageKind::kInt4,
+                                .head_dim = seed % 3 == 0 ? 40u : 64u,
+                                .group = 1 + static_cast<std::uint32_t>(seed % 4),
+                                .runs = {{std::min(rows, context), context}, {1, 1 + context / 2}},
+                                .window = seed % 5 == 0 ? 40u : 0u},
+                               seed);
+      check_problem(problem, seed);
+      ++seed;
+    }
+  }
+}
+
+TEST_CASE("attention over 4 bits: what is not finite poisons those who see it, and no one else") {
+  for (const float bad : {kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+    for (const bool in_key : {true, false}) {
+      // Rows are positions 125 to 140; the last two of them do not see token 72 any more.
+      AttentionProblem problem(
+          {.pages = PageKind::kInt4, .head_dim = 64, .group = 3, .runs = {{16, 141}}, .window = 67},
+          92, [&](const AttentionProblem::Token& token) {
+            if (token.position == 72) (in_key ? token.key : token.value)[40] = bad;
+          });
+      const std::size_t width = 3 * 64;
+      CHECK(!std::isfinite(problem.expected()[13 * width + 40]));
+      // A key's scale is that of all tokens of its block, a value's of its own token.
+      CHECK(std::isfinite(problem.expected()[14 * width + 40]) == !in_key);
+      check_problem(problem, 92);
+    }
+  }
+}
+
 TEST_CASE("attention: a cache of many gigabytes") {
   check_attention(
       {.head_dim = 128, .group = 4, .kv_heads = 2, .runs = {{2, 70}}, .first_block = 300000}, 97);
@@ -282,8 +367,10 @@ TEST_CASE("attention is as exact as its weights") {
                                           .value_magnitude = 6e4f},
                                          ++seed);
           CAPTURE(problem.shape().text());
-          // Weights are floats with f16 pages, of 15 bits with int8.
-          CHECK(problem.largest_error() < (pages == PageKind::kF16 ? 1e-5 : 1e-4));
+          // Weights are floats with f16 pages, of 15 bits with int8; with int4, queries are rounded
+          // too.
+          const double error = problem.largest_error();
+          CHECK(error < (pages == PageKind::kF16 ? 1e-5 : pages == PageKind::kInt8 ? 1e-4 : 1e-2));
         }
       }
     }

@@ -171,18 +171,28 @@ Status bench_attention(Device& device, const Options& options, PageKind pages, d
       "\nattention over {} ({} heads, {} KV heads of {}): GB/s of keys and values (share of the "
       "copy "
       "bandwidth)\n",
-      pages == PageKind::kF16 ? "f16" : "int8", heads, kv_heads, dim);
+      pages == PageKind::kF16    ? "f16"
+      : pages == PageKind::kInt4 ? "int4"
+                                 : "int8",
+      heads, kv_heads, dim);
   for (const std::int32_t context : contexts) {
     const std::int32_t blocks = (context + kPageTokens - 1) / kPageTokens;
     const std::int64_t layer_bytes = blocks * visit_pages(pages, [&](auto kind) {
                                        return page_bytes<decltype(kind)>(kv_heads, dim);
                                      });
+    // int4: of the block that the rows are in.
+    const std::int64_t slot_bytes =
+        pages == PageKind::kInt4 ? page_bytes<HalfPages>(kv_heads, dim) : 0;
     // As many layers as no cache holds.
     const std::int64_t layers =
         options.quick ? 1 : std::max<std::int64_t>(1, (512ll << 20) / layer_bytes);
     SLUICE_ASSIGN_OR_RETURN(const Memory cache,
                             device.allocate("KV", static_cast<std::size_t>(layer_bytes * layers)));
     device.zero(cache.at<std::uint8_t>(), cache.size());
+    SLUICE_ASSIGN_OR_RETURN(
+        const Memory recent,
+        device.allocate("newest blocks", static_cast<std::size_t>(slot_bytes * layers)));
+    if (slot_bytes > 0) device.zero(recent.at<std::uint8_t>(), recent.size());
     for (const std::int32_t rows : row_counts) {
       const std::int32_t group = heads / kv_heads;
       const std::int32_t tiles = (rows * group + 15) / 16;
@@ -224,6 +234,7 @@ Status bench_attention(Device& device, const Options& options, PageKind pages, d
       SLUICE_RETURN_IF_ERROR(put(nullptr, q));
       SLUICE_RETURN_IF_ERROR(put(nullptr, q / 8));
       SLUICE_RETURN_IF_ERROR(put(nullptr, q / 8));
+      SLUICE_RETURN_IF_ERROR(put(nullptr, r * 4));  // slots
       SLUICE_RETURN_IF_ERROR(device.synchronize());
       SLUICE_ASSIGN_OR_RETURN(const double all, seconds_of(device, options.quick, [&] {
                                 for (std::int64_t layer = 0; layer < layers; ++layer) {
@@ -241,6 +252,10 @@ Status bench_attention(Device& device, const Options& options, PageKind pages, d
                                                     memory[9].at<float>(),
                                                     memory[10].at<std::uint32_t>()};
                                   args.cache = cache.at<const std::uint8_t>(layer * layer_bytes);
+                                  if (pages == PageKind::kInt4) {
+                                    args.recent = recent.at<const std::uint8_t>(layer * slot_bytes);
+                                    args.row_slot = memory[11].at<const std::uint32_t>();
+                                  }
                                   args.rows = rows;
                                   args.tile_count = tiles;
                                   args.chunks = pieces;
@@ -252,7 +267,9 @@ Status bench_attention(Device& device, const Options& options, PageKind pages, d
                                   launch_attention(device, pages, args, rows * group <= 8);
                                 }
                               }));
-      const double rate = static_cast<double>(layer_bytes * layers) / all;
+      const std::int64_t own_in_4_bits = slot_bytes > 0 ? layer_bytes / blocks : 0;  // is not read
+      const double rate =
+          static_cast<double>((layer_bytes + slot_bytes - own_in_4_bits) * layers) / all;
       fmt::print("context {:>6}, {:>2} rows: {:>6.0f} GB/s ({:.0f}%), {:.1f} us a layer\n", context,
                  rows, giga(rate), 100 * rate / copy, 1e6 * all / static_cast<double>(layers));
       std::fflush(stdout);
@@ -439,7 +456,7 @@ Status run(const Options& options) {
   fmt::print("copy: {:.0f} GB/s read and written\n", giga(copy));
   if (options.wants("matvec")) SLUICE_RETURN_IF_ERROR(bench_matvec(*device, options, copy));
   if (options.wants("attention")) {
-    for (const PageKind pages : {PageKind::kInt8, PageKind::kF16}) {
+    for (const PageKind pages : {PageKind::kInt8, PageKind::kF16, PageKind::kInt4}) {
       SLUICE_RETURN_IF_ERROR(bench_attention(*device, options, pages, copy));
     }
   }

@@ -27,8 +27,10 @@ MODELS = {  # layers, embedding, heads, KV heads, head size, feed-forward, vocab
 }
 
 Q4_0 = 576 / 1024        # bytes of a weight: records of 512 bytes of codes and 64 of scales for 32 x 32
-KV = {"int8": 1088 / 1024, "f16": 2}  # bytes of a key's or value's number: with int8, 32 codes and an f16 scale
-QUERY = {"int8": 1 + 4 / 32, "f16": 4}  # of a query's
+# Bytes of a key's or value's number: with int8, 32 codes and an f16 scale; with int4, 16 bytes of codes, a scale and a middle.
+KV = {"int4": 640 / 1024, "int8": 1088 / 1024, "f16": 2}
+QUERY = {"int4": 4, "int8": 1 + 4 / 32, "f16": 4}  # of a query's
+OWN_TOKENS = 16  # of an int4 cache that are seen as f16, on average
 
 
 def layer_kernels(model, depth, kv_type):
@@ -36,13 +38,15 @@ def layer_kernels(model, depth, kv_type):
     _, embedding, heads, kv_heads, dim, ff, _ = model
     q, kv = heads * dim, kv_heads * dim
     cached, query = KV[kv_type], QUERY[kv_type]
+    written = 2 if kv_type == "int4" else cached  # once in 32 steps a further kernel makes 4 bits of them: left out
+    seen = depth * cached + min(depth, OWN_TOKENS) * (written - cached)
     int8 = 1 + 8 / 32    # codes, scale and sums of an activation
     pieces = -(-depth // 256)
     return [
         ("add and normalise", embedding * (4 + 4 + 4 + 4 + int8)),
         ("query, key, value, rotation", embedding * (q + 2 * kv) * Q4_0 + embedding * int8 + 2 * (q + 2 * kv) * 4
-         + q * query + 2 * kv * cached),
-        ("attend", depth * 2 * kv * cached + q * query + pieces * q * 4),
+         + q * query + 2 * kv * written),
+        ("attend", seen * 2 * kv + q * query + pieces * q * 4),
         ("merge", pieces * q * 4 + q * int8),
         ("attention output", q * embedding * Q4_0 + q * int8 + embedding * 4),
         ("add and normalise", embedding * (4 + 4 + 4 + 4 + int8)),

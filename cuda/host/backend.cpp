@@ -25,21 +25,39 @@ std::uint64_t padded_dim(const ModelSpec& spec) { return (spec.head_dim + 31) / 
 
 // supports() lets no other type pass.
 PageKind page_kind(KvCacheType type) {
+  if (type == KvCacheType::kInt4) return PageKind::kInt4;
   return type == KvCacheType::kF16 ? PageKind::kF16 : PageKind::kInt8;
+}
+const char* page_name(KvCacheType type) {
+  constexpr const char* kNames[] = {"int8", "f16", "int4"};  // in the order of PageKind
+  return kNames[static_cast<int>(page_kind(type))];
 }
 
 // Bytes of a layer's block.
-std::int64_t block_bytes(const ModelSpec& spec, KvCacheType type) {
-  return visit_pages(page_kind(type), [&](auto pages) {
+std::int64_t block_bytes(const ModelSpec& spec, PageKind kind) {
+  return visit_pages(kind, [&](auto pages) {
     return page_bytes<decltype(pages)>(static_cast<std::int32_t>(spec.kv_heads),
                                        static_cast<std::int32_t>(spec.head_dim));
   });
 }
 
+// Blocks that an int4 cache holds in f16 beside it; 0 for others. One sequence more than there are,
+// as on the CPU: a path of a draft, or one that begins before another one ends.
+std::uint32_t recent_slots(const GpuOptions& options) {
+  if (options.kv != KvCacheType::kInt4) return 0;
+  return RecentBlocks::slots_for(options.kv_blocks, kPageTokens, options.sequences + 1,
+                                 options.max_rows);
+}
+
+std::uint64_t blocks_bytes(const ModelSpec& spec, PageKind kind, std::uint32_t blocks) {
+  const auto page = static_cast<std::uint64_t>(block_bytes(spec, kind));
+  return std::min(checked_mul(page, std::uint64_t{blocks}).value_or(kTooManyBytes), kTooManyBytes);
+}
 std::uint64_t cache_layer_bytes(const ModelSpec& spec, const GpuOptions& options) {
-  const auto page = static_cast<std::uint64_t>(block_bytes(spec, options.kv));
-  return std::min(checked_mul(page, std::uint64_t{options.kv_blocks}).value_or(kTooManyBytes),
-                  kTooManyBytes);
+  return blocks_bytes(spec, page_kind(options.kv), options.kv_blocks);
+}
+std::uint64_t recent_layer_bytes(const ModelSpec& spec, const GpuOptions& options) {
+  return blocks_bytes(spec, PageKind::kF16, recent_slots(options));
 }
 
 // Room for attention's partial results: every tile of the largest pass with one chunk, or sixteen
@@ -125,9 +143,9 @@ Status check_shared_memory(const DeviceInfo& device, const ModelSpec& spec,
       attention_shared_bytes(page_kind(options.kv), static_cast<std::int32_t>(spec.head_dim));
   if (wanted <= limit) return {};
   return make_error(ErrorCode::kUsage,
-                    "attention over an f16 cache with heads of {} values takes {} bytes of shared "
+                    "attention over an {} cache with heads of {} values takes {} bytes of shared "
                     "memory, {} has {}: use --kv int8",
-                    spec.head_dim, wanted, device.name, limit);
+                    page_name(options.kv), spec.head_dim, wanted, device.name, limit);
 }
 
 }  // namespace
@@ -144,13 +162,16 @@ MemoryPlan CudaBackend::plan_memory(const Model& model, const GpuOptions& option
   MemoryPlan plan;
   plan.weights = weight_bytes(model, options.layers, options.kv, options.positions);
   plan.kv_cache = std::min(
-      checked_mul(cache_layer_bytes(spec, options), layers).value_or(kTooManyBytes), kTooManyBytes);
+      checked_mul(cache_layer_bytes(spec, options) + recent_layer_bytes(spec, options), layers)
+          .value_or(kTooManyBytes),
+      kTooManyBytes);
   std::int32_t outliers = 0;
   for (std::uint32_t i = options.layers.first; i < options.layers.last; ++i) {
     outliers = std::max(outliers, most_outliers(model, i, options.kv));
   }
   for (const Size& size : work_sizes(spec, options, outliers)) plan.work += size.bytes;
-  plan.work += layers * 4 * kGranule;  // what rounding up takes, at most
+  plan.work += layers * (options.kv == KvCacheType::kInt4 ? 5 : 4) *
+               kGranule;  // what rounding up takes, at most
   plan.work += PassInputs::bytes_needed(spec, options.max_rows, options.positions);
   return plan;
 }
@@ -172,6 +193,16 @@ Result<std::unique_ptr<Backend>> CudaBackend::create(const Model& model,
     SLUICE_ASSIGN_OR_RETURN(backend->cache_[i], device.allocate("the KV cache", bytes));
     // Kernels read whole blocks; what stands past a sequence's end is masked, whatever it is.
     device.zero(backend->cache_[i].at<std::uint8_t>(), bytes);
+  }
+  if (const std::uint32_t slots = recent_slots(options); slots > 0) {
+    backend->recent_ = RecentBlocks(options.kv_blocks, kPageTokens, slots);
+    backend->recent_cache_.resize(spec.layers);
+    for (std::uint32_t i = options.layers.first; i < options.layers.last; ++i) {
+      const std::uint64_t bytes = recent_layer_bytes(spec, options);
+      SLUICE_ASSIGN_OR_RETURN(backend->recent_cache_[i],
+                              device.allocate("the KV cache's newest blocks", bytes));
+      device.zero(backend->recent_cache_[i].at<std::uint8_t>(), bytes);
+    }
   }
   backend->partial_units_ = partial_units(spec, options);
   for (const Size& size : work_sizes(spec, options, backend->weights_.most_outliers)) {
@@ -197,24 +228,45 @@ std::uint32_t CudaBackend::block_tokens() const { return kPageTokens; }
 
 PageKind CudaBackend::pages() const { return page_kind(options_.kv); }
 
-std::int64_t CudaBackend::kv_layer_block_bytes() const {
-  return block_bytes(model_.spec, options_.kv);
+std::int64_t CudaBackend::kv_layer_block_bytes() const { return block_bytes(model_.spec, pages()); }
+std::int64_t CudaBackend::kv_layer_slot_bytes() const {
+  return block_bytes(model_.spec, PageKind::kF16);
 }
 
-Status CudaBackend::copy_kv_block(const KvCache& /*kv*/, BlockCopy copy) {
-  const std::int64_t bytes = kv_layer_block_bytes();
-  for (const Memory& layer : cache_) {
-    if (!layer) continue;
-    device_->copy(layer.at<std::uint8_t>(copy.to * bytes),
-                  layer.at<const std::uint8_t>(copy.from * bytes), static_cast<std::size_t>(bytes));
-  }
+std::uint32_t CudaBackend::resumable_length(const KvCache& kv, SequenceId sequence,
+                                            std::uint32_t length) const {
+  const std::uint32_t rest = length % kPageTokens;
+  if (!is_int4() || rest == 0) return length;
+  const std::uint32_t block = kv.blocks(sequence)[length / kPageTokens];
+  return recent_.tokens(block) >= rest ? length : length - rest;
+}
+
+std::uint32_t CudaBackend::max_open_blocks() const {
+  // As many as there are blocks are never too few.
+  return recent_.slots() == 0 || recent_.slots() == options_.kv_blocks ? Backend::max_open_blocks()
+                                                                       : recent_.slots();
+}
+
+Status CudaBackend::copy_kv_block(const KvCache& kv, BlockCopy copy) {
+  const auto copy_in = [this](const std::vector<Memory>& layers, BlockCopy numbers,
+                              std::int64_t bytes) {
+    for (const Memory& layer : layers) {
+      if (!layer) continue;
+      device_->copy(layer.at<std::uint8_t>(numbers.to * bytes),
+                    layer.at<const std::uint8_t>(numbers.from * bytes),
+                    static_cast<std::size_t>(bytes));
+    }
+  };
+  copy_in(cache_, copy, kv_layer_block_bytes());
+  if (!is_int4()) return {};
+  SLUICE_ASSIGN_OR_RETURN(const auto slots, recent_.copy(copy, kv));
+  if (slots) copy_in(recent_cache_, {slots->from, slots->to}, kv_layer_slot_bytes());
   return {};
 }
 
 // The number in "cuda-2" changes with cuda/kv_pages.h.
 std::string CudaBackend::kv_format() const {
-  return fmt::format("cuda-2 {} layers {} heads {} dim {} block {}",
-                     options_.kv == KvCacheType::kF16 ? "f16" : "int8",
+  return fmt::format("cuda-2 {} layers {} heads {} dim {} block {}", page_name(options_.kv),
                      options_.layers.last - options_.layers.first, model_.spec.kv_heads,
                      model_.spec.head_dim, kPageTokens);
 }
@@ -237,6 +289,7 @@ Status CudaBackend::export_kv_block(std::uint32_t block, std::span<std::byte> by
 }
 
 void CudaBackend::import_kv_block(std::uint32_t block, std::span<const std::byte> bytes) {
+  if (is_int4()) recent_.forget(block);
   const std::int64_t own = kv_layer_block_bytes();
   const std::byte* in = bytes.data();
   for (const Memory& layer : cache_) {
@@ -272,9 +325,9 @@ class CudaPlatform final : public GpuPlatform {
                         "the GPU's routing knows up to {} experts, this model has {}", kMostExperts,
                         spec.experts);
     }
-    if (kv != KvCacheType::kInt8 && kv != KvCacheType::kF16) {
+    if (kv == KvCacheType::kF32) {
       return make_error(ErrorCode::kUsage,
-                        "on the GPU the KV cache is int8 or f16 (--kv int8, --kv f16); others need "
+                        "on the GPU the KV cache is int4, int8 or f16 (--kv int8, say); f32 needs "
                         "--device cpu");
     }
     return {};

@@ -11,6 +11,8 @@
 #include "cuda/host/weights.h"
 #include "cuda/kv_pages.h"
 #include "src/backend/gpu.h"
+#include "src/backend/pass_rows.h"
+#include "src/kv/recent_blocks.h"
 
 namespace sluice::cuda {
 
@@ -51,6 +53,9 @@ class CudaBackend final : public Backend {
   std::uint32_t max_rows() const override { return options_.max_rows; }
   std::uint32_t max_logits() const override { return options_.max_logits; }
   std::uint32_t most_top_logits() const override;
+  std::uint32_t resumable_length(const KvCache& kv, SequenceId sequence,
+                                 std::uint32_t length) const override;
+  std::uint32_t max_open_blocks() const override;
   Result<PassTraffic> forward(std::span<const BatchRow> rows, const KvCache& kv, LayerRange layers,
                               const ForwardIo& io) override;
   Status copy_kv_block(const KvCache& kv, BlockCopy copy) override;
@@ -97,6 +102,8 @@ class CudaBackend final : public Backend {
   // Queries to the pass's memory, keys and values to the cache.
   void queue_qkv(const Pass& pass, std::uint32_t layer, const Input& x);
   RopeArgs rope_args(const Pass& pass, std::uint32_t layer) const;
+  // int4: the blocks that the pass has filled, in 4 bits; rows of later blocks see them so.
+  void queue_full_blocks(const Pass& pass, std::uint32_t layer);
   OutlierArgs outlier_args(std::uint32_t layer) const;
   void queue_attention(const Pass& pass, std::uint32_t layer);
   void queue_logits(const Pass& pass);
@@ -114,14 +121,21 @@ class CudaBackend final : public Backend {
   template <class Args>
   static Args product_args(const DeviceMatrix& matrix, const Input& input, const Experts* experts);
   PassTraffic traffic(std::span<const BatchRow> rows, const PassShape& shape) const;
+  std::uint64_t kv_bytes_seen(std::span<const BatchRow> rows, RowRun run,
+                              std::uint32_t window) const;
   PageKind pages() const;
+  bool is_int4() const { return options_.kv == KvCacheType::kInt4; }
   std::int64_t kv_layer_block_bytes() const;
+  std::int64_t kv_layer_slot_bytes() const;
 
   const Model& model_;
   GpuOptions options_;
   std::unique_ptr<Device> device_;
   DeviceWeights weights_;
   std::vector<Memory> cache_;  // of each layer of the model, empty outside the range
+  // int4: blocks that are, or were lately, not full, in f16, of each layer.
+  RecentBlocks recent_{0, kPageTokens, 0};
+  std::vector<Memory> recent_cache_;
   WorkMemory work_;
   PassInputs inputs_;
   HostMemory hidden_;               // [max_rows][embedding], on its way to or from the device

@@ -54,6 +54,10 @@ Result<PassTraffic> CudaBackend::forward(std::span<const BatchRow> rows, const K
   SLUICE_RETURN_IF_ERROR(check_pass(spec, limits, kPageTokens, rows, kv, layers, io));
   if (cancelled(io.cancel)) return make_error(ErrorCode::kInterrupted, "interrupted");
 
+  const std::vector<BlockWrite> writes =
+      is_int4() ? block_writes(rows, kv) : std::vector<BlockWrite>();
+  if (is_int4()) SLUICE_RETURN_IF_ERROR(recent_.open(writes, kv));
+
   const std::size_t width = spec.embedding;
   auto* hidden = hidden_.as<float>();
   if (layers.first == 0) {
@@ -67,7 +71,7 @@ Result<PassTraffic> CudaBackend::forward(std::span<const BatchRow> rows, const K
   device_->upload(work_.hidden.at<std::uint8_t>(), hidden, hidden_bytes);
 
   Pass pass;
-  pass.shape = inputs_.set(*device_, spec, rows, kv, layers);
+  pass.shape = inputs_.set(*device_, spec, rows, kv, is_int4() ? &recent_ : nullptr, layers);
   pass.in = inputs_.pointers(spec, pass.shape);
   pass.cancel = io.cancel;
   const LogitsOut& out = io.logits;
@@ -93,6 +97,7 @@ Result<PassTraffic> CudaBackend::forward(std::span<const BatchRow> rows, const K
     device_->download(hidden, work_.hidden.at<const std::uint8_t>(), hidden_bytes);
   }
   SLUICE_RETURN_IF_ERROR(device_->synchronize());
+  recent_.written(writes);
   if (stream_wanted) std::copy_n(hidden, rows.size() * width, io.hidden.data());
   return traffic(rows, pass.shape);
 }
@@ -141,6 +146,7 @@ void CudaBackend::queue_layer(const Pass& pass, std::uint32_t layer, Pending& pe
 
   const Input x = queue_norm(pass, pending, w.attention_norm, w.qkv, nullptr);
   queue_qkv(pass, layer, x);
+  if (pass.shape.full_blocks > 0) queue_full_blocks(pass, layer);
   queue_attention(pass, layer);
   const Input y = {work_.attention.at<const float>(),
                    q_width,
@@ -247,9 +253,20 @@ void CudaBackend::queue_qkv(const Pass& pass, std::uint32_t layer, const Input& 
     args.rope = rope;
     args.arrivals = work_.arrivals.at<std::uint32_t>();
     args.first_head = i32(piece.out / spec.head_dim);
-    args.half_pages = pages() == PageKind::kF16;
+    args.half_pages = written_pages(pages()) == PageKind::kF16;
     launch_qkv(*device_, *tile_kind(piece.matrix.type), args);
   }
+}
+
+void CudaBackend::queue_full_blocks(const Pass& pass, std::uint32_t layer) {
+  QuantizePagesArgs args{};
+  args.blocks = pass.in.full_blocks;
+  args.recent = recent_cache_[layer].at<const std::uint8_t>();
+  args.cache = cache_[layer].at<std::uint8_t>();
+  args.count = pass.shape.full_blocks;
+  args.kv_heads = i32(model_.spec.kv_heads);
+  args.head_dim = i32(model_.spec.head_dim);
+  launch_quantize_pages(*device_, args);
 }
 
 OutlierArgs CudaBackend::outlier_args(std::uint32_t layer) const {
@@ -284,7 +301,7 @@ RopeArgs CudaBackend::rope_args(const Pass& pass, std::uint32_t layer) const {
   } else {
     rope.q_floats = work_.query.at<float>();
   }
-  rope.cache = cache_[layer].at<std::uint8_t>();
+  rope.cache = (is_int4() ? recent_cache_ : cache_)[layer].at<std::uint8_t>();
   rope.outliers = outlier_args(layer);
   rope.rows = pass.shape.rows;
   rope.heads = i32(spec.heads);
@@ -317,6 +334,10 @@ void CudaBackend::queue_attention(const Pass& pass, std::uint32_t layer) {
     args.q_floats = work_.query.at<const float>();
   }
   args.cache = cache_[layer].at<const std::uint8_t>();
+  if (is_int4()) {
+    args.recent = recent_cache_[layer].at<const std::uint8_t>();
+    args.row_slot = pass.in.row_block;
+  }
   args.blocks = pass.in.blocks;
   args.tiles = pass.in.tiles;
   args.row = pass.in.row;
@@ -478,6 +499,17 @@ void CudaBackend::queue_logits(const Pass& pass) {
   launch_top_logits(*device_, top, pass.shape.wanted);
 }
 
+std::uint64_t CudaBackend::kv_bytes_seen(std::span<const BatchRow> rows, RowRun run,
+                                         std::uint32_t window) const {
+  const std::uint64_t seen = tokens_seen(rows, run, window);
+  const auto bytes = static_cast<std::uint64_t>(kv_layer_block_bytes());
+  if (!is_int4()) return seen * bytes / kPageTokens;
+  const std::uint32_t last = rows[run.first + run.count - 1].position;
+  const std::uint64_t own = std::min<std::uint64_t>(seen, last % kPageTokens + 1);
+  return (own * static_cast<std::uint64_t>(kv_layer_slot_bytes()) + (seen - own) * bytes) /
+         kPageTokens;
+}
+
 PassTraffic CudaBackend::traffic(std::span<const BatchRow> rows, const PassShape& shape) const {
   const ModelSpec& spec = model_.spec;
   PassTraffic traffic;
@@ -491,9 +523,8 @@ PassTraffic CudaBackend::traffic(std::span<const BatchRow> rows, const PassShape
     }
     traffic.weight_bytes += product_bytes(w.qkv) + product_bytes(w.attention_output) +
                             product_bytes(w.router) + feed_forward;
-    for (const RowRun& run : row_runs(rows, 0)) {
-      traffic.kv_bytes += tokens_seen(rows, run, spec.layer[layer].window) *
-                          static_cast<std::uint64_t>(kv_layer_block_bytes()) / kPageTokens;
+    for (const RowRun& run : row_runs(rows, 0, is_int4() ? kPageTokens : 0)) {
+      traffic.kv_bytes += kv_bytes_seen(rows, run, spec.layer[layer].window);
     }
   }
   if (shape.layers.last == spec.layers && shape.wanted > 0) {

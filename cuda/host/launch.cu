@@ -18,6 +18,7 @@
 #include "cuda/kernels/norm.cuh"
 #include "cuda/kernels/qkv.cuh"
 #include "cuda/kernels/quantize.cuh"
+#include "cuda/kernels/quantize_pages.cuh"
 #include "cuda/kernels/rope.cuh"
 #include "cuda/kernels/softcap.cuh"
 #include "cuda/kernels/top_logits.cuh"
@@ -186,8 +187,15 @@ void launch_expert_sum(Device& device, const ExpertSumArgs& args) {
 void launch_rope(Device& device, PageKind kind, const RopeArgs& args) {
   const LaunchShape shape = {rope_blocks(args.rows, args.heads, args.kv_heads), kRopeThreads,
                              kRopeSharedBytes};
-  visit_pages(kind,
-              [&](auto pages) { queue(device, &rope_and_store<decltype(pages)>, shape, args); });
+  visit_written_pages(
+      kind, [&](auto pages) { queue(device, &rope_and_store<decltype(pages)>, shape, args); });
+}
+
+void launch_quantize_pages(Device& device, const QuantizePagesArgs& args) {
+  queue(device, &quantize_pages,
+        {quantize_page_blocks(args.count, args.kv_heads, args.head_dim), kQuantizePageThreads,
+         kQuantizePageShared},
+        args);
 }
 
 void launch_attention(Device& device, PageKind kind, const AttentionArgs& args, bool narrow) {

@@ -46,6 +46,8 @@ void launch_experts(Device& device, const ExpertArgs& args);
 void launch_expert_sum(Device& device, const ExpertSumArgs& args);
 
 void launch_rope(Device& device, PageKind pages, const RopeArgs& args);
+// Blocks of an int4 cache that are full now, in 4 bits.
+void launch_quantize_pages(Device& device, const QuantizePagesArgs& args);
 // `narrow`: no tile has more than eight columns.
 void launch_attention(Device& device, PageKind pages, const AttentionArgs& args, bool narrow);
 // Shared memory that launch_attention asks for at most.

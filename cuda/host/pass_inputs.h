@@ -11,6 +11,7 @@
 #include "cuda/arguments.h"
 #include "cuda/host/runtime.h"
 #include "src/backend/backend.h"
+#include "src/kv/recent_blocks.h"
 
 namespace sluice::cuda {
 
@@ -20,8 +21,9 @@ struct PassShape {
   std::int32_t wanted = 0;  // rows with logits
   std::int32_t top = 0;     // of the largest of each row; 0: all
   std::int32_t candidates = 0;
-  std::int32_t tiles = 0;  // of attention
-  bool narrow = true;      // no tile has more than eight columns
+  std::int32_t tiles = 0;        // of attention
+  std::int32_t full_blocks = 0;  // that the pass makes 4 bits of
+  bool narrow = true;            // no tile has more than eight columns
   // Pieces of the context that a tile sees at most, by the layer's window (see
   // PassInputs::windows()); rounded up, so that a shape lasts.
   std::vector<std::int32_t> pieces;
@@ -33,7 +35,8 @@ struct PassShape {
 // Pointers into device memory, as the kernels' arguments want them.
 struct PassPointers {
   Global<const std::int32_t> position;
-  Global<const std::uint32_t> row_block;
+  Global<const std::uint32_t> row_block;  // int4: the slot of the row's block
+  Global<const FullBlock> full_blocks;    // [full_blocks]
   Global<const AttentionRow> row;
   Global<const std::int32_t> wanted_row;  // [wanted]
   Global<const AttentionTile> tiles;
@@ -54,9 +57,10 @@ class PassInputs {
   // The different windows of the model's layers, 0 for full attention.
   const std::vector<std::uint32_t>& windows() const { return windows_; }
 
-  // Fills in a pass and queues its copy to the device. The pass before must be done.
+  // Fills in a pass and queues its copy to the device. The pass before must be done. `recent` of an
+  // int4 cache, open for the pass, otherwise null: then all rows of a tile lie in one block.
   PassShape set(Device& device, const ModelSpec& spec, std::span<const BatchRow> rows,
-                const KvCache& kv, LayerRange layers);
+                const KvCache& kv, const RecentBlocks* recent, LayerRange layers);
   // Where things are on the device for a shape.
   PassPointers pointers(const ModelSpec& spec, const PassShape& shape) const;
 

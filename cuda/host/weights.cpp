@@ -122,7 +122,7 @@ Vector joined_bias(const ModelSpec& spec, const LayerWeights& w,
 // Key outliers of a layer; only the int8 cache needs them.
 std::vector<cpu::KeyOutliers> outliers_of(const Model& model, std::uint32_t layer, KvCacheType kv,
                                           std::uint32_t positions) {
-  if (kv != KvCacheType::kInt8) return {};
+  if (kv != KvCacheType::kInt8 && kv != KvCacheType::kInt4) return {};
   return cpu::find_key_outliers(model.spec, model.weights.layer[layer], model.spec.layer[layer],
                                 positions);
 }

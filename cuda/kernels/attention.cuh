@@ -3,8 +3,8 @@
 //
 // attend_chunk: a block of threads has a tile, a KV head and a chunk of pieces, in the order of
 // partial_out; warp w has page w of each piece. How a page's scores and its share of the values
-// come about is the business of its kind (attention_int8.cuh, attention_f16.cuh; more would stand
-// beside them); the rest is the same for all:
+// come about is the business of its kind (attention_int8.cuh, attention_f16.cuh,
+// attention_int4.cuh); the rest is the same for all:
 //
 //   begin_scores, add_scores, finish_scores   raw scores of a page, record by record
 //   keep_weights, stage_values                weights times values, record by record, to the stage
@@ -23,12 +23,13 @@
 //   merge     with the pieces before, see merge_maximum. A piece of which the column sees nothing
 //             leaves its state as it is.
 //
-// Records go straight from global memory into registers; where there are enough of them, one is on
-// its way while the one before it is used (keys_ahead, values_ahead). Partial results are merged by
-// attention_merge.cuh.
+// Records go straight from global memory into registers; where there are enough of them, one or two
+// are on their way while the one before is used (keys_ahead, values_ahead). Partial results are
+// merged by attention_merge.cuh.
 #pragma once
 
 #include "cuda/kernels/attention_f16.cuh"
+#include "cuda/kernels/attention_int4.cuh"
 #include "cuda/kernels/attention_int8.cuh"
 
 namespace sluice::cuda {
@@ -53,6 +54,16 @@ SIMT_ANYWHERE std::int32_t attend_shared_bytes(std::int32_t head_dim, std::int32
          (chunk_pieces > 1 ? page_groups(head_dim) * kTileColumns * 32 * 4 : 0);
 }
 static_assert(attend_shared_bytes<Int8Pages>(kMaxHeadDim, 2) <= 48 * 1024);
+
+// Whether the tile's own block lies apart from the others, as a page of f16.
+SIMT_ANYWHERE bool own_page_is_recent(Int8Pages) { return false; }
+SIMT_ANYWHERE bool own_page_is_recent(HalfPages) { return false; }
+SIMT_ANYWHERE bool own_page_is_recent(Int4Pages) { return true; }
+// Whether this page of the context is that one. Rows of a tile share their block, where it does.
+template <class Pages>
+SIMT_DEVICE bool is_recent(const Sight& seen, std::int32_t page) {
+  return own_page_is_recent(Pages()) && page == seen.last / kPageTokens;
+}
 
 // -- Scores --------------------------------------------------------------------------------------
 
@@ -326,18 +337,28 @@ SIMT_DEVICE void add_values(const AttentionArgs& args, std::int32_t piece,
     return load_record(Pages(), values + std::int64_t{group} * Pages::kRecord);
   };
   decltype(load(0)) record = {};
+  const std::int32_t page = piece * kPiecePages + warp;
+  const bool recent = is_recent<Pages>(load_tile().sight, page);
   if (warp >= pages.first && warp <= pages.last) {
-    if (kAhead) record = load(0);
-    keep_weights(Pages(), p);
+    if (kAhead && !recent) record = load(0);
+    if (recent) {
+      keep_weights(HalfPages(), p);
+    } else {
+      keep_weights(Pages(), p);
+    }
   }
   SIMT_NO_UNROLL
   for (std::int32_t group = 0; group < groups; ++group) {
     if (group > 0) simt::sync_threads();  // everyone has read the stage
     if (warp >= pages.first && warp <= pages.last) {
-      if (!kAhead) record = load(group);
-      stage_values(record, p, visible, load_tile().columns,
-                   piece * kPieceTokens + warp * kPageTokens);
-      if (kAhead && group + 1 < groups) record = load(group + 1);
+      if (recent) {
+        stage_seen(load_record(HalfPages(), values + std::int64_t{group} * HalfPages::kRecord),
+                   load_tile().columns, page * kPageTokens);
+      } else {
+        if (!kAhead) record = load(group);
+        stage_values(record, p, visible, load_tile().columns, page * kPageTokens);
+        if (kAhead && group + 1 < groups) record = load(group + 1);
+      }
     }
     simt::sync_threads();  // the shares and sums of all pages are there
 
@@ -362,6 +383,32 @@ SIMT_DEVICE void add_values(const AttentionArgs& args, std::int32_t piece,
   }
 }
 
+// Raw scores of a page whose keys begin at `record`, which moves on to its values.
+template <class Pages, int kHalves>
+SIMT_DEVICE Share<kHalves> page_scores(std::int32_t head_dim, std::int32_t columns,
+                                       simt::Global<const std::uint8_t>& record) {
+  auto raw = begin_scores<kHalves>(Pages());
+  const std::int32_t groups = page_groups(head_dim);
+  constexpr int kAhead = keys_ahead<kHalves>(Pages());
+  auto next = load_record(Pages(), record);
+  auto second = next;
+  if (kAhead == 2) second = load_record(Pages(), record + Pages::kRecord);
+  SIMT_NO_UNROLL
+  for (std::int32_t group = 0; group < groups; ++group) {
+    const auto keys = next;
+    record = record + Pages::kRecord;
+    // In the end the first ones of the values, which brings them near.
+    if (kAhead == 2) {
+      next = second;
+      if (group + 2 < 2 * groups) second = load_record(Pages(), record + Pages::kRecord);
+    }
+    if (kAhead == 1) next = load_record(Pages(), record);
+    add_scores(keys, group, head_dim, columns, raw);
+    if (kAhead == 0) next = load_record(Pages(), record);
+  }
+  return finish_scores(raw, columns);
+}
+
 // Warp w looks after columns w and w + 8: lanes 0 and 1 after their states, all lanes after their
 // outputs.
 template <class Pages, int kHalves>
@@ -375,22 +422,19 @@ SIMT_DEVICE void attend_piece(const AttentionArgs& args, std::int32_t piece) {
   Share<kHalves> share = {};  // scores, later p
   Visible<kHalves> visible = {};
   if (warp >= pages.first && warp <= pages.last) {
-    const std::uint32_t block = simt::load(args.blocks + (std::int64_t{tile.table} + page));
-    record =
-        record + page_record<Pages>(block, args.kv_heads, args.head_dim, tile.kv_head, false, 0);
-    auto raw = begin_scores<kHalves>(Pages());
-    auto next = load_record(Pages(), record);
-    constexpr bool kAhead = keys_ahead<kHalves>(Pages());
-    SIMT_NO_UNROLL
-    for (std::int32_t group = 0; group < page_groups(args.head_dim); ++group) {
-      const auto keys = next;
-      record = record + Pages::kRecord;
-      // In the end the first one of the values, which brings it near.
-      if (kAhead) next = load_record(Pages(), record);
-      add_scores(keys, group, args.head_dim, tile.columns, raw);
-      if (!kAhead) next = load_record(Pages(), record);
+    if (is_recent<Pages>(tile.sight, page)) {
+      const AttentionTile rows = block_tile(args);
+      const std::uint32_t slot = simt::load(args.row_slot + column_row(args, rows, 0));
+      record = args.recent +
+               page_record<HalfPages>(slot, args.kv_heads, args.head_dim, tile.kv_head, false, 0);
+      share = recent_scores<kHalves>(record, args.head_dim, tile.columns);
+      record = record + std::int64_t{page_groups(args.head_dim)} * HalfPages::kRecord;
+    } else {
+      const std::uint32_t block = simt::load(args.blocks + (std::int64_t{tile.table} + page));
+      record =
+          record + page_record<Pages>(block, args.kv_heads, args.head_dim, tile.kv_head, false, 0);
+      share = page_scores<Pages, kHalves>(args.head_dim, tile.columns, record);
     }
-    share = finish_scores(raw, tile.columns);
     if (args.outliers.most > 0) {
       add_outliers(args, tile.kv_head, page * kPageTokens, tile.sight.last, share);
     }

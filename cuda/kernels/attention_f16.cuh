@@ -56,8 +56,8 @@ SIMT_ANYWHERE std::int32_t own_shared_bytes(HalfPages, std::int32_t head_dim) {
 SIMT_ANYWHERE std::int32_t attend_together(HalfPages) { return 2; }
 // More than eight columns have enough to do while they wait, and need the registers.
 template <int kHalves>
-SIMT_ANYWHERE bool keys_ahead(HalfPages) {
-  return kHalves == 1;
+SIMT_ANYWHERE int keys_ahead(HalfPages) {
+  return kHalves == 1 ? 1 : 0;
 }
 template <int kHalves>
 SIMT_ANYWHERE bool values_ahead(HalfPages) {
@@ -171,16 +171,22 @@ SIMT_DEVICE void add_scores(const HalfRecord& keys, std::int32_t group, std::int
       simt::cast<float>(simt::dynamic_shared() + HalfShared::kQuery) + 32 * kTileColumns * group;
   multiply_record<32>(keys, query, columns, sums);
 }
+// To the other lanes; `scores` are those of column 0.
 template <int kHalves>
-SIMT_DEVICE Share<kHalves> finish_scores(const SliceSums<kHalves>& sums, std::int32_t columns) {
+SIMT_DEVICE void store_scores(const SliceSums<kHalves>& sums, std::int32_t columns,
+                              simt::Shared<float> scores) {
   const auto lane = static_cast<std::int32_t>(simt::lane());
-  const simt::Shared<float> scores = page_weights();
   SIMT_UNROLL
   for (int column = 0; column < 8 * kHalves; ++column) {
     if (column >= columns) break;
     simt::store(scores + (column * HalfShared::kWeightsColumn + 8 * (lane % 4) + lane / 4),
                 add_slices(sums.x[column]));
   }
+}
+template <int kHalves>
+SIMT_DEVICE Share<kHalves> load_scores(std::int32_t columns) {
+  const auto lane = static_cast<std::int32_t>(simt::lane());
+  const simt::Shared<float> scores = page_weights();
   simt::sync_warp();  // the scores of all lanes are there
   Share<kHalves> share = {};
   SIMT_UNROLL
@@ -197,6 +203,11 @@ SIMT_DEVICE Share<kHalves> finish_scores(const SliceSums<kHalves>& sums, std::in
     }
   }
   return share;
+}
+template <int kHalves>
+SIMT_DEVICE Share<kHalves> finish_scores(const SliceSums<kHalves>& sums, std::int32_t columns) {
+  store_scores(sums, columns, page_weights());
+  return load_scores<kHalves>(columns);
 }
 
 // -- Values --------------------------------------------------------------------------------------
@@ -266,6 +277,16 @@ SIMT_DEVICE void stage_column(std::int32_t column, const float (&sums)[4]) {
   simt::store(simt::cast<float>(stage), add_slices(sums));
 }
 
+// Column by column: the same operations, and little code.
+SIMT_DEVICE void stage_seen(const HalfRecord& values, std::int32_t columns, std::int32_t token) {
+  SIMT_NO_UNROLL
+  for (std::int32_t column = 0; column < columns; ++column) {
+    float sums[4] = {};
+    multiply_seen(values, column, token, sums);
+    stage_column(column, sums);
+  }
+}
+
 template <int kHalves>
 SIMT_DEVICE void stage_values(const HalfRecord& values, const Share<kHalves>& /*p*/,
                               const Visible<kHalves>& /*visible*/, std::int32_t columns,
@@ -278,13 +299,8 @@ SIMT_DEVICE void stage_values(const HalfRecord& values, const Share<kHalves>& /*
       if (column >= columns) break;
       stage_column(column, sums.x[column]);
     }
-  } else {  // the first or the last pages; the same operations, and little code
-    SIMT_NO_UNROLL
-    for (std::int32_t column = 0; column < columns; ++column) {
-      float sums[4] = {};
-      multiply_seen(values, column, token, sums);
-      stage_column(column, sums);
-    }
+  } else {  // the first or the last pages
+    stage_seen(values, columns, token);
   }
 }
 

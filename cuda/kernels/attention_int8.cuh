@@ -35,8 +35,8 @@ SIMT_ANYWHERE std::int32_t own_shared_bytes(Int8Pages, std::int32_t head_dim) {
 // Blocks of threads that a multiprocessor holds at a time, for which the compiler saves registers.
 SIMT_ANYWHERE std::int32_t attend_together(Int8Pages) { return 3; }
 template <int kHalves>
-SIMT_ANYWHERE bool keys_ahead(Int8Pages) {
-  return true;
+SIMT_ANYWHERE int keys_ahead(Int8Pages) {
+  return 1;
 }
 template <int kHalves>
 SIMT_ANYWHERE bool values_ahead(Int8Pages) {
@@ -89,8 +89,9 @@ SIMT_DEVICE Int8Record load_record(Int8Pages, simt::Global<const std::uint8_t> r
   share.scales = simt::load_words(record + page_scale(lane % 4 * 2));
   return share;
 }
-SIMT_DEVICE float record_scale(const Int8Record& record, int j, int i) {
-  return simt::half_to_float(static_cast<std::uint16_t>(record.scales.word[j] >> (16 * i)));
+// Of eight halves number 2 j + i.
+SIMT_DEVICE float half_of(const simt::Words& halves, int j, int i) {
+  return simt::half_to_float(static_cast<std::uint16_t>(halves.word[j] >> (16 * i)));
 }
 
 // Sums of the tensor cores begin with the bits of 1.5 * 2^23, so that they end as the bits of
@@ -127,7 +128,7 @@ SIMT_DEVICE void add_scores(const Int8Record& keys, std::int32_t group, std::int
     simt::mma_s8(dot, query.word, b);
     SIMT_UNROLL
     for (int i = 0; i < 2; ++i) {
-      const float k_scale = record_scale(keys, j, i);
+      const float k_scale = half_of(keys.scales, j, i);
       SIMT_UNROLL
       for (int half = 0; half < kHalves; ++half) {
         float& x = raw.x[half][j][i];
@@ -163,8 +164,9 @@ struct WeightCodes {
   float of_dot[2];  // for each half of a share
 };
 
+// `scales` of the values: word j has those of tokens 8 j + 2 t and + 1.
 template <int kHalves>
-SIMT_DEVICE WeightCodes quantize_weights(const Int8Record& values, const Share<kHalves>& p,
+SIMT_DEVICE WeightCodes quantize_weights(const simt::Words& scales, const Share<kHalves>& p,
                                          const Visible<kHalves>& visible) {
   WeightCodes codes = {};
   SIMT_UNROLL
@@ -176,7 +178,7 @@ SIMT_DEVICE WeightCodes quantize_weights(const Int8Record& values, const Share<k
       SIMT_UNROLL
       for (int i = 0; i < 2; ++i) {
         // By selection: the scale of a token that is not seen may be anything.
-        w[j][i] = if_visible(visible, half, j, i, p.x[half][j][i] * record_scale(values, j, i));
+        w[j][i] = if_visible(visible, half, j, i, p.x[half][j][i] * half_of(scales, j, i));
         if (simt::float_bits(w[j][i]) > max_bits) max_bits = simt::float_bits(w[j][i]);
       }
     }
@@ -208,10 +210,16 @@ SIMT_DEVICE WeightCodes quantize_weights(const Int8Record& values, const Share<k
   return codes;
 }
 
+// Both words of an operand of values, of dimension 8 j + g.
+SIMT_DEVICE std::uint32_t value_word(const Int8Record& values, int plane, int j) {
+  return values.plane[plane].word[j];
+}
+
 // Weights times values: a page's share of the output, 16 columns by the 32 dimensions of a record,
-// goes to the stage.
-template <int kHalves>
-SIMT_DEVICE void stage_products(const Int8Record& values, const WeightCodes& codes) {
+// goes to the stage. `finish(half, dot)` makes a column's share of a dot product.
+template <int kHalves, class Record, class Finish>
+SIMT_DEVICE void stage_products(const Record& values, const WeightCodes& codes,
+                                const Finish& finish) {
   const auto lane = static_cast<std::int32_t>(simt::lane());
   const auto page = static_cast<std::int32_t>(simt::warp());
   const simt::Shared<std::uint8_t> stage =
@@ -222,7 +230,8 @@ SIMT_DEVICE void stage_products(const Int8Record& values, const WeightCodes& cod
     simt::Words words[2];  // for each half of a share: dimensions of j = 2 k and 2 k + 1
     SIMT_UNROLL
     for (int j = 0; j < 2; ++j) {
-      const std::uint32_t b[2] = {values.plane[0].word[2 * k + j], values.plane[1].word[2 * k + j]};
+      const std::uint32_t b[2] = {value_word(values, 0, 2 * k + j),
+                                  value_word(values, 1, 2 * k + j)};
       std::int32_t high[4] = {kDotZero, kDotZero, kDotZero, kDotZero};
       std::int32_t low[4] = {kDotZero, kDotZero, kDotZero, kDotZero};
       simt::mma_s8(high, codes.high, b);
@@ -231,7 +240,7 @@ SIMT_DEVICE void stage_products(const Int8Record& values, const WeightCodes& cod
       for (int i = 0; i < 2 * kHalves; ++i) {
         // float(256 * high + low): the fused operation rounds once, as a conversion would.
         const float dot = simt::fma(256.0f, float_of_dot(high[i]), float_of_dot(low[i]));
-        words[i / 2].word[2 * j + i % 2] = simt::float_bits(codes.of_dot[i / 2] * dot);
+        words[i / 2].word[2 * j + i % 2] = simt::float_bits(finish(i / 2, dot));
       }
     }
     SIMT_UNROLL
@@ -248,7 +257,9 @@ template <int kHalves>
 SIMT_DEVICE void stage_values(const Int8Record& values, const Share<kHalves>& p,
                               const Visible<kHalves>& visible, std::int32_t /*columns*/,
                               std::int32_t /*token*/) {
-  stage_products<kHalves>(values, quantize_weights(values, p, visible));
+  const WeightCodes codes = quantize_weights(values.scales, p, visible);
+  stage_products<kHalves>(values, codes,
+                          [&](int half, float dot) { return codes.of_dot[half] * dot; });
 }
 
 }  // namespace sluice::cuda

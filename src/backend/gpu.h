@@ -29,6 +29,7 @@ struct GpuOptions {
   KvCacheType kv = KvCacheType::kInt8;
   std::uint32_t kv_blocks = 0;  // of the CPU's size (kKvBlock) each, all its layers
   std::uint32_t positions = 0;  // positions are below this
+  std::uint32_t sequences = 1;  // at a time: how many blocks an int4 cache holds in f16 beside it
   std::uint32_t max_rows = 256;
   std::uint32_t max_logits = 16;
   bool graphs = true;  // passes are recorded and repeated; off to measure what that gives

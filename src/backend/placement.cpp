@@ -15,6 +15,7 @@ GpuOptions gpu_options(const PlacementRequest& request, const Part& part) {
   options.kv = cpu.kv;
   options.kv_blocks = cpu.kv_blocks;
   options.positions = cpu.positions;
+  options.sequences = cpu.sequences;
   options.max_rows = cpu.max_rows;
   options.max_logits = cpu.max_logits;
   options.pool = cpu.pool;

@@ -84,7 +84,7 @@ Error too_large(const PlacementRequest& request, const Placement& placement) {
   const bool is_int4 = own == KvCacheType::kInt4;
   for (const Smaller& other :
        {Smaller{KvCacheType::kInt8, "int8", own != KvCacheType::kInt8 && !is_int4},
-        Smaller{KvCacheType::kInt4, "int4", !over.gpu && !is_int4}}) {
+        Smaller{KvCacheType::kInt4, "int4", !is_int4}}) {
     if (!other.possible) continue;
     const std::uint64_t more = context_that_fits(request, placement, part, other.type);
     if (more <= tokens) continue;

@@ -5,8 +5,8 @@
 
 from mutants import write_mutants
 
-FILES = ["rope.cuh", "attention_parts.cuh", "attention_shared.cuh", "attention_int8.cuh", "attention_f16.cuh", "attention.cuh",
-         "attention_merge.cuh"]
+FILES = ["rope.cuh", "quantize_pages.cuh", "attention_parts.cuh", "attention_shared.cuh", "attention_int8.cuh",
+         "attention_f16.cuh", "attention_int4.cuh", "attention.cuh", "attention_merge.cuh"]
 
 # (name, what is wrong, source, replacement)
 FAULTS = [
@@ -48,8 +48,8 @@ FAULTS = [
     ("missing_reuse_barrier", "the stage is filled while others still read it",
      "    if (group > 0) simt::sync_threads();  // everyone has read the stage\n", ""),
     ("masked_by_product", "an unseen token's scale is multiplied by nothing instead of left out",
-     "if_visible(visible, half, j, i, p.x[half][j][i] * record_scale(values, j, i))",
-     "if_visible(visible, half, j, i, p.x[half][j][i]) * record_scale(values, j, i)"),
+     "if_visible(visible, half, j, i, p.x[half][j][i] * half_of(scales, j, i))",
+     "if_visible(visible, half, j, i, p.x[half][j][i]) * half_of(scales, j, i)"),
     ("wide_window", "a window is a token too wide", "last - args.window + 1", "last - args.window"),
     ("page_past_the_end", "the last piece is taken to be whole",
      "seen.last - start < kPieceTokens ? (seen.last - start) / kPageTokens : kPiecePages - 1", "kPiecePages - 1"),
@@ -108,6 +108,34 @@ FAULTS = [
      "8 * (lane / 8) + 2 * (lane % 4) + lane / 4 % 2;", "8 * (lane % 4) + lane / 4;"),
     ("wrong_halves", "both halves of a word change places",
      "(word >> (16 * (i % 2)))", "(word >> (16 - 16 * (i % 2)))"),
+    # Blocks of 4 bits.
+    ("missing_codes_sync", "codes are taken from lanes that may still have to write them",
+     "  simt::sync_warp();  // the codes of all columns are there\n", ""),
+    ("nearest_int4_scale", "scales of 4 bits are rounded to nearest, not up",
+     "  if (simt::half_to_float(bits) < scale) ++bits;\n", ""),
+    ("padding_counts", "padding of a value's dimensions counts as a number",
+     "is_value && dims < 32 ? dims : 32", "is_value && dims < 0 ? dims : 32"),
+    ("hidden_infinity", "a block with an infinite number has a scale",
+     "  if (most_bits >= 0x7f800000u) return {0x7e00, 0x7e00};  // poisons what it has to do with\n", ""),
+    ("values_as_keys", "scales of values lie as those of keys do",
+     "is_value ? token_number(lane) : dim_number(lane)", "dim_number(lane)"),
+    ("slot_for_block", "the slot of a block is taken for its number",
+     "at(block.block,", "at(block.slot,"),
+    ("own_block_in_4_bits", "a row sees its own block in 4 bits",
+     "own_page_is_recent(Pages()) && page == seen.last / kPageTokens", "own_page_is_recent(Pages()) && page > seen.last / kPageTokens"),
+    ("slot_of_first_row", "the slot of the pass's first row is taken for all",
+     "args.row_slot + column_row(args, rows, 0)", "args.row_slot + 0 * column_row(args, rows, 0)"),
+    ("nibbles_change_places", "low nibbles are taken for high ones",
+     "plane == 0 ? nibbles << 4 : nibbles", "plane != 0 ? nibbles << 4 : nibbles"),
+    ("scale_of_a_lane", "each lane quantizes its part of a query for itself",
+     "    const std::uint32_t other = simt::shuffle_xor(simt::kAllLanes, max_bits, lanes);\n"
+     "    if (other > max_bits) max_bits = other;\n  }\n  const float max = simt::float_of_bits(max_bits);\n  const bool is_finite",
+     "    const std::uint32_t other = simt::shuffle_xor(simt::kAllLanes, max_bits, lanes);\n"
+     "    if (other < 1) max_bits = other;\n  }\n  const float max = simt::float_of_bits(max_bits);\n  const bool is_finite"),
+    ("unseen_middles_count", "the middle of a token that is not seen counts",
+     "if_visible(visible, half, j, i, half_of(values.middles, j, i))", "half_of(values.middles, j, i)"),
+    ("lost_base", "the middles of keys are left out",
+     "share.x[half][j][i] += base;", "share.x[half][j][i] += 0.0f * base;"),
     # The merge.
     ("unseen_chunk", "chunks are merged that the row does not see",
      "/ args.chunk_pieces;\n  const std::int64_t block", "/ args.chunk_pieces + 1;\n  const std::int64_t block"),

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -22,53 +21,10 @@
 #include "src/backend/cpu/math.h"
 #include "src/base/half.h"
 #include "tests/kernels_testing.h"
+#include "tests/simt/cached_vector.h"
+#include "tests/simt/int4_block.h"
 
 namespace sluice::simt {
-
-// A key or value of one token and head as a cache holds it.
-struct CachedVector {
-  cuda::PageKind pages = cuda::PageKind::kInt8;
-  std::array<std::int8_t, cuda::kMaxHeadDim> code = {};
-  std::array<std::uint16_t, cuda::kMaxHeadDim / 32> scale = {};  // f16
-  std::array<std::uint16_t, cuda::kMaxHeadDim> half = {};        // f16, instead of the two
-  float value(std::size_t dim) const {
-    return pages == cuda::PageKind::kF16 ? half_to_float(half[dim])
-                                         : half_to_float(scale[dim / 32]) * code[dim];
-  }
-};
-
-// Key and value as the CPU stores them.
-inline void store_halves(std::uint32_t head_dim, const float* key, const float* value,
-                         CachedVector& key_out, CachedVector& value_out) {
-  const cpu::KvLayout layout = {.type = cpu::KvType::kF16, .head_dim = head_dim};
-  std::vector<std::byte> block(layout.head_bytes());
-  cpu::generic_store_kv(layout, key, value, 0, block.data());
-  key_out.pages = value_out.pages = cuda::PageKind::kF16;
-  for (std::size_t d = 0; d < head_dim; ++d) {
-    std::memcpy(&key_out.half[d], &block[d * cpu::kKvBlock * 2], 2);
-  }
-  std::memcpy(value_out.half.data(), &block[layout.key_bytes()], std::size_t{2} * head_dim);
-}
-inline void store_token(cuda::PageKind pages, std::uint32_t head_dim, const float* key,
-                        const float* value, CachedVector& key_out, CachedVector& value_out) {
-  if (pages == cuda::PageKind::kF16) {
-    store_halves(head_dim, key, value, key_out, value_out);
-    return;
-  }
-  const cpu::KvLayout layout = {.type = cpu::KvType::kInt8, .head_dim = head_dim};
-  const std::uint32_t groups = layout.padded_dim() / 32;
-  std::vector<std::byte> block(layout.head_bytes());
-  cpu::generic_store_kv(layout, key, value, 0, block.data());
-  const std::byte* values = block.data() + layout.key_bytes();
-  for (std::uint32_t g = 0; g < groups; ++g) {
-    std::memcpy(&key_out.scale[g], &block[cpu::key_scale_offset(groups, 0, g)], 2);
-    std::memcpy(&value_out.scale[g], values + cpu::value_scale_offset(groups, 0, g), 2);
-    for (std::uint32_t d = 32 * g; d < 32 * g + 32; ++d) {
-      key_out.code[d] = static_cast<std::int8_t>(block[cpu::key_code_offset(groups, 0, d)]);
-      value_out.code[d] = static_cast<std::int8_t>(values[d]);
-    }
-  }
-}
 
 // The last `rows` positions of a sequence of `context` tokens.
 struct Run {
@@ -93,8 +49,7 @@ struct AttentionShape {
   std::string text() const {
     std::string s =
         fmt::format("{} pages, head_dim {}, {} KV heads of {}, window {}, softcap {}, outliers {}",
-                    pages == cuda::PageKind::kF16 ? "f16" : "int8", head_dim, kv_heads, group,
-                    window, softcap, outliers);
+                    pages_name(pages), head_dim, kv_heads, group, window, softcap, outliers);
     for (const Run& run : runs) s += fmt::format(", {} rows of {}", run.rows, run.context);
     return s;
   }
@@ -116,6 +71,7 @@ class AttentionProblem {
   AttentionProblem(const AttentionShape& shape, std::uint64_t seed, const Change& change)
       : shape_(shape), groups_((shape.head_dim + 31) / 32) {
     make_tokens(seed, change);
+    make_int4_blocks();
     make_queries(seed);
     make_outliers(seed);
     make_tiles();
@@ -240,6 +196,33 @@ class AttentionProblem {
     }
   }
 
+  // Of all blocks that are full.
+  void make_int4_blocks() {
+    if (shape_.pages != cuda::PageKind::kInt4) return;
+    for (std::size_t run = 0; run < shape_.runs.size(); ++run) {
+      run_int4_.push_back(int4_.size());
+      for (std::uint32_t block = 0; block < shape_.runs[run].context / 32; ++block) {
+        for (std::uint32_t h = 0; h < shape_.kv_heads; ++h) {
+          HalfBlock keys, values;
+          for (std::uint32_t i = 0; i < 32; ++i) {
+            keys[i] = keys_[token_index(run, 32 * block + i, h)].half;
+            values[i] = values_[token_index(run, 32 * block + i, h)].half;
+          }
+          int4_.push_back(quantize_block(shape_.head_dim, keys, values));
+        }
+      }
+    }
+  }
+  // The block of a position, where a row sees it in 4 bits.
+  const Int4Block* int4_block(std::size_t row, std::uint32_t position,
+                              std::uint32_t kv_head) const {
+    if (shape_.pages != cuda::PageKind::kInt4 || position / 32 == row_position_[row] / 32) {
+      return nullptr;
+    }
+    return &int4_[run_int4_[row_run_[row]] + std::size_t{position / 32} * shape_.kv_heads +
+                  kv_head];
+  }
+
   void make_queries(std::uint64_t seed) {
     for (std::size_t run = 0; run < shape_.runs.size(); ++run) {
       const Run& one = shape_.runs[run];
@@ -291,30 +274,40 @@ class AttentionProblem {
   void make_tiles() {
     std::uint32_t row = 0;
     for (const Run& run : shape_.runs) {
-      const std::uint32_t columns = run.rows * shape_.group;
-      for (std::uint32_t r = 0; r < run.rows; ++r) {
-        places_.push_back({.tile = static_cast<std::int32_t>(tiles_.size() + r * shape_.group / 16),
-                           .column = static_cast<std::int32_t>(r * shape_.group % 16)});
-      }
-      for (std::uint32_t c = 0; c < columns; c += 16) {
-        const std::uint32_t count = std::min(16u, columns - c);
-        tiles_.push_back({.first_row = static_cast<std::int32_t>(row),
-                          .column = static_cast<std::int32_t>(c),
-                          .columns = static_cast<std::int32_t>(count),
-                          .table = static_cast<std::int32_t>(table_size_)});
-        const std::uint32_t first = sight(row + c / shape_.group).first / 256;
-        const std::uint32_t last = sight(row + (c + count - 1) / shape_.group).last / 256;
-        most_pieces_ = std::max(most_pieces_, last - first + 1);
-        expected_state_bytes_ += std::size_t{last - first + 1} * shape_.kv_heads * count * 8;
+      // With int4, rows of a tile have the same block.
+      for (const std::uint32_t end = row + run.rows; row < end;) {
+        std::uint32_t rows = end - row;
+        if (shape_.pages == cuda::PageKind::kInt4) {
+          rows = std::min(rows, 32 - row_position_[row] % 32);
+        }
+        add_tiles(row, rows);
+        row += rows;
       }
       run_table_.push_back(table_size_);
       table_size_ += (run.context + 31) / 32 + 3;  // entries past the end are there, but unwritten
-      row += run.rows;
+    }
+  }
+  void add_tiles(std::uint32_t row, std::uint32_t rows) {
+    const std::uint32_t columns = rows * shape_.group;
+    for (std::uint32_t r = 0; r < rows; ++r) {
+      places_.push_back({.tile = static_cast<std::int32_t>(tiles_.size() + r * shape_.group / 16),
+                         .column = static_cast<std::int32_t>(r * shape_.group % 16)});
+    }
+    for (std::uint32_t c = 0; c < columns; c += 16) {
+      const std::uint32_t count = std::min(16u, columns - c);
+      tiles_.push_back({.first_row = static_cast<std::int32_t>(row),
+                        .column = static_cast<std::int32_t>(c),
+                        .columns = static_cast<std::int32_t>(count),
+                        .table = static_cast<std::int32_t>(table_size_)});
+      const std::uint32_t first = sight(row + c / shape_.group).first / 256;
+      const std::uint32_t last = sight(row + (c + count - 1) / shape_.group).last / 256;
+      most_pieces_ = std::max(most_pieces_, last - first + 1);
+      expected_state_bytes_ += std::size_t{last - first + 1} * shape_.kv_heads * count * 8;
     }
   }
 
   void make_buffers(std::uint64_t seed) {
-    if (shape_.pages == cuda::PageKind::kF16) {
+    if (shape_.pages != cuda::PageKind::kInt8) {
       write(q_buffer_, q_floats_);
     } else {
       write(q_buffer_, q_);
@@ -359,6 +352,15 @@ class AttentionProblem {
         const std::uint32_t block = numbers[entry];
         blocks_->write(4 * entry, &block, 4);
         std::vector<std::byte> page(page_bytes);
+        if (shape_.pages == cuda::PageKind::kInt4) {  // what is not full stays unwritten
+          if (start + 32 > shape_.runs[run].context) continue;
+          for (std::uint32_t h = 0; h < shape_.kv_heads; ++h) {
+            put_int4(int4_[run_int4_[run] + start / 32 * shape_.kv_heads + h], groups_,
+                     &page[2 * groups_ * 640 * h]);
+          }
+          cache_->write(block * page_bytes, page.data(), page_bytes);
+          continue;
+        }
         for (std::size_t i = 0; i < page.size(); ++i) {
           const bool is_scale = shape_.pages == cuda::PageKind::kInt8 &&
                                 i % cuda::Int8Pages::kRecord >= cuda::Int8Pages::kScales;
@@ -367,51 +369,88 @@ class AttentionProblem {
         for (std::uint32_t slot = 0; slot < 32 && start + slot < shape_.runs[run].context; ++slot) {
           for (std::uint32_t h = 0; h < shape_.kv_heads; ++h) {
             const std::size_t token = token_index(run, start + slot, h);
-            put(page, h, slot, false, keys_[token]);
-            put(page, h, slot, true, values_[token]);
+            visit_written_pages(shape_.pages, [&](auto pages) {
+              put(pages, page, h, slot, false, keys_[token]);
+              put(pages, page, h, slot, true, values_[token]);
+            });
           }
         }
         cache_->write(block * page_bytes, page.data(), page_bytes);
       }
     }
+    if (shape_.pages == cuda::PageKind::kInt4) fill_slots(random);
   }
 
-  void put(std::vector<std::byte>& page, std::uint32_t kv_head, std::uint32_t slot, bool is_value,
-           const CachedVector& vector) const {
-    visit_pages(shape_.pages, [&](auto pages) {
-      using Pages = decltype(pages);
-      const auto token = static_cast<std::int32_t>(slot);
-      for (std::size_t g = 0; g < groups_; ++g) {
-        std::byte* record = &page[static_cast<std::size_t>(cuda::page_record<Pages>(
-            0, static_cast<std::int32_t>(shape_.kv_heads),
-            static_cast<std::int32_t>(shape_.head_dim), static_cast<std::int32_t>(kv_head),
-            is_value, static_cast<std::int32_t>(g)))];
-        for (std::int32_t d = 0; d < 32; ++d) {
-          const std::int32_t at =
-              is_value ? value_place(pages, token, d) : key_place(pages, token, d);
-          const std::size_t dim = 32 * g + static_cast<std::size_t>(d);
-          if constexpr (std::is_same_v<Pages, cuda::HalfPages>) {
-            std::memcpy(record + at, &vector.half[dim], 2);
-          } else {
-            std::memcpy(record + at, &vector.code[dim], 1);
-          }
-        }
-        if constexpr (std::is_same_v<Pages, cuda::Int8Pages>) {
-          std::memcpy(record + cuda::page_scale(token), &vector.scale[g], 2);
+  // Slots of the blocks that rows are in, with garbage past the context.
+  void fill_slots(cpu::testing::Random& random) {
+    const std::size_t page_bytes = shape_.kv_heads * 2 * groups_ * 2048;
+    std::vector<std::uint32_t> row_slot;
+    std::vector<std::vector<std::byte>> slots;
+    for (std::size_t row = 0; row < rows(); ++row) {
+      const bool joins = row > 0 && row_run_[row] == row_run_[row - 1] &&
+                         row_position_[row] / 32 == row_position_[row - 1] / 32;
+      if (joins) {
+        row_slot.push_back(row_slot.back());
+        continue;
+      }
+      row_slot.push_back(shape_.first_block + 3 * static_cast<std::uint32_t>(slots.size()) + 1);
+      std::vector<std::byte>& page = slots.emplace_back(page_bytes);
+      for (std::byte& byte : page) byte = static_cast<std::byte>(random() & 0xff);
+      const std::uint32_t start = row_position_[row] / 32 * 32;
+      const std::size_t run = row_run_[row];
+      for (std::uint32_t i = 0; i < 32 && start + i < shape_.runs[run].context; ++i) {
+        for (std::uint32_t h = 0; h < shape_.kv_heads; ++h) {
+          const std::size_t token = token_index(run, start + i, h);
+          put(cuda::HalfPages(), page, h, i, false, keys_[token]);
+          put(cuda::HalfPages(), page, h, i, true, values_[token]);
         }
       }
-    });
+    }
+    recent_ =
+        std::make_unique<Buffer>("slots", (shape_.first_block + 3 * slots.size()) * page_bytes);
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      recent_->write((shape_.first_block + 3 * i + 1) * page_bytes, slots[i].data(), page_bytes);
+    }
+    write(row_slot_buffer_, row_slot);
+  }
+
+  template <class Pages>
+  void put(Pages pages, std::vector<std::byte>& page, std::uint32_t kv_head, std::uint32_t slot,
+           bool is_value, const CachedVector& vector) const {
+    const auto token = static_cast<std::int32_t>(slot);
+    for (std::size_t g = 0; g < groups_; ++g) {
+      std::byte* record = &page[static_cast<std::size_t>(cuda::page_record<Pages>(
+          0, static_cast<std::int32_t>(shape_.kv_heads), static_cast<std::int32_t>(shape_.head_dim),
+          static_cast<std::int32_t>(kv_head), is_value, static_cast<std::int32_t>(g)))];
+      for (std::int32_t d = 0; d < 32; ++d) {
+        const std::int32_t at =
+            is_value ? value_place(pages, token, d) : key_place(pages, token, d);
+        const std::size_t dim = 32 * g + static_cast<std::size_t>(d);
+        if constexpr (std::is_same_v<Pages, cuda::HalfPages>) {
+          std::memcpy(record + at, &vector.half[dim], 2);
+        } else {
+          std::memcpy(record + at, &vector.code[dim], 1);
+        }
+      }
+      if constexpr (std::is_same_v<Pages, cuda::Int8Pages>) {
+        std::memcpy(record + cuda::page_scale(token), &vector.scale[g], 2);
+      }
+    }
   }
 
   cuda::AttentionArgs arguments() {
     cuda::AttentionArgs args = {};
-    if (shape_.pages == cuda::PageKind::kF16) {
+    if (shape_.pages != cuda::PageKind::kInt8) {
       args.q_floats = q_buffer_->pointer<const float>();
     } else {
       args.q = q_buffer_->pointer<const std::int8_t>();
       args.q_scale = q_scale_buffer_->pointer<const float>();
     }
     args.cache = cache_->pointer<const std::uint8_t>();
+    if (shape_.pages == cuda::PageKind::kInt4) {
+      args.recent = recent_->pointer<const std::uint8_t>();
+      args.row_slot = row_slot_buffer_->pointer<const std::uint32_t>();
+    }
     args.blocks = blocks_->pointer<const std::uint32_t>();
     args.tiles = tiles_buffer_->pointer<const cuda::AttentionTile>();
     args.row = places_buffer_->pointer<const cuda::AttentionRow>();
@@ -461,8 +500,37 @@ class AttentionProblem {
     return (slice[0] + slice[1]) + (slice[2] + slice[3]);
   }
 
+  // Of a key in 4 bits: token `slot` of its block.
+  float raw_score(std::size_t query, const Int4Block& block, std::size_t slot) const {
+    float lane[4] = {};
+    float s = 0;
+    for (std::size_t g = 0; g < groups_; ++g) {
+      float x[32];
+      float max = 0;
+      bool is_finite = true;
+      for (std::size_t i = 0; i < 32; ++i) {
+        const std::size_t d = 32 * g + i;
+        const float q = q_floats_[query * groups_ * 32 + d];
+        float& base = lane[i % 16 / 4];
+        base = std::fmaf(q, half_to_float(block.key_middle[d]), base);
+        x[i] = q * half_to_float(block.key_scale[d]);
+        is_finite = is_finite && std::isfinite(x[i]);
+        max = std::max(max, std::abs(x[i]));
+      }
+      if (!is_finite) return std::numeric_limits<float>::quiet_NaN();
+      std::int32_t dot = 0;
+      for (std::size_t i = 0; i < 32 && max >= 1e-30f; ++i) {
+        const auto code =
+            static_cast<std::int32_t>(std::nearbyint(double{x[i]} * double{127.0f / max}));
+        dot += code * 16 * (block.key_code[slot][32 * g + i] - 8);
+      }
+      s = std::fmaf(max >= 1e-30f ? max * (1.0f / 2032.0f) : 0.0f, static_cast<float>(dot), s);
+    }
+    return s + ((lane[0] + lane[1]) + (lane[2] + lane[3]));
+  }
+
   float raw_score(std::size_t query, const CachedVector& key) const {
-    if (shape_.pages == cuda::PageKind::kF16) {
+    if (key.pages == cuda::PageKind::kF16) {
       return add_slices(32 * groups_, [&](std::size_t d, float sum) {
         return std::fmaf(half_to_float(key.half[d]), q_floats_[query * groups_ * 32 + d], sum);
       });
@@ -481,7 +549,9 @@ class AttentionProblem {
 
   float score(std::size_t row, std::uint32_t head, std::uint32_t position) const {
     const CachedVector& key = keys_[token_index(row_run_[row], position, head / shape_.group)];
-    float s = raw_score(row * shape_.heads() + head, key);
+    const Int4Block* block = int4_block(row, position, head / shape_.group);
+    const std::size_t query = row * shape_.heads() + head;
+    float s = block != nullptr ? raw_score(query, *block, position % 32) : raw_score(query, key);
     for_outliers(row, head, position, [&](float c, float t) { s = std::fmaf(c, t, s); });
     s *= scale();
     if (shape_.softcap > 0) s = shape_.softcap * cpu::scalar_tanh(s * (1.0f / shape_.softcap));
@@ -491,7 +561,8 @@ class AttentionProblem {
   // The share of a page (from token `start` of the piece) in the output of a dimension.
   float page_share(std::size_t row, std::uint32_t head, std::uint32_t piece, std::uint32_t start,
                    Range seen, const float* p, std::size_t dim) const {
-    if (shape_.pages == cuda::PageKind::kF16) {
+    const Int4Block* block = int4_block(row, 256 * piece + start, head / shape_.group);
+    if (shape_.pages != cuda::PageKind::kInt8 && block == nullptr) {
       return add_slices(32, [&](std::size_t i, float sum) {
         const std::uint32_t position = 256 * piece + start + static_cast<std::uint32_t>(i);
         if (position < seen.first || position > seen.last) return std::fmaf(0.0f, 0.0f, sum);
@@ -503,18 +574,26 @@ class AttentionProblem {
     const std::size_t g = dim / 32;
     float w[32] = {};
     std::int8_t v[32] = {};
+    float base[4] = {};  // of the middles
     float max = 0;
     for (std::uint32_t i = 0; i < 32; ++i) {
       const std::uint32_t position = 256 * piece + start + i;
       if (position < seen.first || position > seen.last) continue;
       const CachedVector& value =
           values_[token_index(row_run_[row], position, head / shape_.group)];
-      w[i] = p[start + i] * half_to_float(value.scale[g]);
-      v[i] = value.code[dim];
+      w[i] = p[start + i] *
+             half_to_float(block != nullptr ? block->value_scale[i][g] : value.scale[g]);
+      v[i] = block != nullptr ? static_cast<std::int8_t>(block->value_code[i][dim] - 8)
+                              : value.code[dim];
+      if (block != nullptr) {
+        float& lane = base[i % 8 / 2];
+        lane = std::fmaf(p[start + i], half_to_float(block->value_middle[i][g]), lane);
+      }
       if (!std::isfinite(w[i])) return std::numeric_limits<float>::quiet_NaN();
       max = std::max(max, w[i]);
     }
-    if (max < 1e-30f) return 0;
+    const float middles = (base[0] + base[1]) + (base[2] + base[3]);
+    if (max < 1e-30f) return middles;
     const float inverse = 32639.0f / max;
     std::int32_t dot = 0;
     for (std::uint32_t i = 0; i < 32; ++i) {
@@ -522,7 +601,9 @@ class AttentionProblem {
       const auto code = static_cast<std::int32_t>(std::nearbyint(double{w[i]} * double{inverse}));
       dot += code * v[i];
     }
-    return max * (1.0f / 32639.0f) * static_cast<float>(dot);
+    const float of_dot = max * (1.0f / 32639.0f);
+    return block != nullptr ? std::fmaf(of_dot, static_cast<float>(dot), middles)
+                            : of_dot * static_cast<float>(dot);
   }
 
   void attend(std::size_t row, std::uint32_t head) {
@@ -580,9 +661,10 @@ class AttentionProblem {
       double x = 0;
       for (std::size_t d = 0; d < shape_.head_dim; ++d) {
         const std::size_t at = query * groups_ * 32 + d;
-        const double q = shape_.pages == cuda::PageKind::kF16 ? double{q_floats_[at]}
-                                                              : double{q_scale_[at / 32]} * q_[at];
-        x += q * key.value(d);
+        const double q = shape_.pages == cuda::PageKind::kInt8 ? double{q_scale_[at / 32]} * q_[at]
+                                                               : double{q_floats_[at]};
+        const Int4Block* block = int4_block(row, position, kv_head);
+        x += q * (block != nullptr ? block->key(position % 32, d) : key.value(d));
       }
       for_outliers(row, head, position, [&](float c, float t) { x += double{c} * double{t}; });
       x *= double{scale()};
@@ -599,7 +681,10 @@ class AttentionProblem {
       double of_magnitudes = 0;
       for (std::size_t i = 0; i < s.size(); ++i) {
         const std::uint32_t position = seen.first + static_cast<std::uint32_t>(i);
-        const double v = values_[token_index(row_run_[row], position, kv_head)].value(d);
+        const Int4Block* block = int4_block(row, position, kv_head);
+        const double v = block != nullptr
+                             ? block->value(position % 32, d)
+                             : values_[token_index(row_run_[row], position, kv_head)].value(d);
         out += s[i] / sum * v;
         of_magnitudes += s[i] / sum * std::abs(v);
       }
@@ -661,6 +746,8 @@ class AttentionProblem {
   AttentionShape shape_;
   std::size_t groups_;
   std::vector<CachedVector> keys_, values_;  // see token_index
+  std::vector<Int4Block> int4_;              // full blocks, by run, block and KV head
+  std::vector<std::size_t> run_int4_;        // where a run's begin
   std::vector<std::size_t> run_tokens_;      // where a run's tokens begin
   std::vector<std::size_t> run_table_;       // where a run's blocks begin in the table
   std::size_t table_size_ = 0;
@@ -678,7 +765,8 @@ class AttentionProblem {
   std::uint32_t most_pieces_ = 0;           // of a tile
   std::size_t expected_state_bytes_ = 0;    // with chunks of one piece
   std::unique_ptr<Buffer> q_buffer_, q_scale_buffer_, cache_, blocks_, tiles_buffer_,
-      places_buffer_, position_buffer_, pairs_buffer_, table_buffer_, coefficients_buffer_;
+      places_buffer_, position_buffer_, recent_, row_slot_buffer_, pairs_buffer_, table_buffer_,
+      coefficients_buffer_;
   std::vector<float> expected_;
 };
 

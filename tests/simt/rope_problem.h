@@ -36,7 +36,7 @@ struct RopeShape {
     return fmt::format(
         "{} pages, {} rows, {} and {} heads of {}, {} rotated {}, bias {}, norms {}, outliers {}, "
         "up to {}",
-        pages == cuda::PageKind::kF16 ? "f16" : "int8", rows, heads, kv_heads, head_dim, rope_dims,
+        pages_name(pages), rows, heads, kv_heads, head_dim, rope_dims,
         interleaved ? "in pairs" : "in halves", has_bias, has_norms, outliers, magnitude);
   }
 };
