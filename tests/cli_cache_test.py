@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 SLUICE, MAKE_MODEL = sys.argv[1:3]
-KEPT = "packed weights are kept for later starts"
+KEPT = "packed weights are written for later starts"
 
 
 class Cache(unittest.TestCase):
@@ -72,6 +72,14 @@ class Cache(unittest.TestCase):
         _, said = self.run_model(HOME=str(self.home))
         self.assertIn("packed weights are not kept for later starts: ", said)
         self.assertIn(".cache/sluice/packed' cannot be made", said)
+
+    def test_what_goes_wrong_is_said(self):
+        limited = ["bash", "-c", 'ulimit -f 20000; exec "$0" "$@"', *self.command()]
+        done = subprocess.run(limited, capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL,
+                              env={"PATH": os.environ["PATH"], "HOME": str(self.home)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("packed weights were not kept for later starts: the file cannot be written: File too large", done.stderr)
+        self.assertEqual(self.files(self.home), [])
 
     def test_an_interrupt_leaves_nothing_half_written(self):
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home)}

@@ -79,8 +79,11 @@ Result<KvCacheType> parse_kv_type(std::string_view name) {
   for (const KvName& row : kKvNames) {
     if (row.name == name) return row.type;
   }
-  return make_error(ErrorCode::kUsage, "'{}' is not a cache type; expected int4, int8, f16 or f32",
-                    name);
+  const std::string_view meant = name == "q8_0" ? " (int8 is what q8_0 is elsewhere)"
+                                 : name == "q4_0" || name == "q4_1" ? " (int4 is the one of 4 bits)"
+                                                                    : "";
+  return make_error(ErrorCode::kUsage,
+                    "'{}' is not a cache type; expected int4, int8, f16 or f32{}", name, meant);
 }
 
 void ModelFlags::declare_model(Flags& flags) {
@@ -95,7 +98,7 @@ void ModelFlags::declare_machine(Flags& flags) {
   flags.integer("-t,--threads", "N",
                 fmt::format("threads (physical cores; here: {})", cpu::default_threads()), 1,
                 kMostThreads, &threads_);
-  flags.value("--kv", "TYPE", "KV cache: int4, int8, f16 or f32 (int8)",
+  flags.value("--kv", "TYPE", "KV cache: int8, f16, f32, or int4: less from 2,000 tokens on (int8)",
               [this](std::string_view text) -> Status {
                 SLUICE_ASSIGN_OR_RETURN(kv, parse_kv_type(text));
                 return {};
@@ -114,7 +117,7 @@ void ModelFlags::declare_machine(Flags& flags) {
 void ModelFlags::declare_rare(Flags& flags) {
   flags.integer("--prefill-chunk", "N", "prompt tokens in one pass; never changes results (256)", 1,
                 1 << 16, &prefill_chunk);
-  flags.toggle("--no-cache", "don't keep packed weights on the disk for later starts", &no_cache_);
+  flags.toggle("--no-cache", "neither use nor write packed weights on the disk", &no_cache_);
   flags.value("--cpu-isa", "NAME", "forces generic, avx2 or avx512 kernels (best of this machine)",
               [this](std::string_view text) -> Status {
                 cpu_isa_ = text;
@@ -173,6 +176,7 @@ EngineOptions ModelFlags::engine_options(Console& console, Progress& progress) c
   options.threads = threads();
   options.cpu_isa = cpu_isa_;
   if (!no_cache_) options.packed_directory = packed_directory();
+  options.on_late_note = [&console](const std::string& line) { console.info(line); };
   if (prefill_chunk) options.prefill_chunk = static_cast<std::uint32_t>(*prefill_chunk);
   options.cancel = &console.cancel();
   options.on_progress = [&progress](double share) { progress.update(share, ""); };

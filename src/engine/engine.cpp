@@ -70,6 +70,7 @@ Result<std::unique_ptr<Engine>> Engine::load(const std::string& path,
   sizes.on_note = [&notes = engine->info_.notes](const std::string& line) {
     notes.push_back(line);
   };
+  sizes.on_late_note = options.on_late_note;
   sizes.cancel = options.cancel;
   sizes.on_progress = options.on_progress;
   sizes.kv_blocks = blocks_for_tokens(std::max(engine->context_, options.kv_tokens));

@@ -42,8 +42,10 @@ struct EngineOptions {
   std::uint32_t prefill_chunk = 256;   // rows of a prompt pass; never changes results
   std::uint32_t max_logits = 17;       // rows with logits in one pass (scoring wants more)
   // Where packed weights are kept between starts, and from how many bytes on that is worth a file;
-  // "": nowhere. Then `cancel` must outlive the engine.
+  // "": nowhere. Then `cancel` must outlive the engine, as what on_late_note refers to, which hears
+  // when the engine goes and keeping them takes long or went wrong.
   std::string packed_directory;
+  std::function<void(const std::string& line)> on_late_note;
   std::uint64_t packed_least_bytes = std::uint64_t{64} << 20;
   const std::atomic<bool>* cancel = nullptr;  // becomes true: loading stops with kInterrupted
   // Called while weights are prepared with the share done, 0 to 1; may be empty.

@@ -199,7 +199,7 @@ Status CpuBackend::prepare_weights() {
   PackedFile file = options_.packed_file;
   const LayerRange layers = options_.layers;
   file.name += fmt::format("-{}-{}", layers.first, layers.last);
-  if (auto kept = PackedWeights::kept(model_.weights, layers, file)) {
+  if (auto kept = PackedWeights::kept(model_.weights, layers, file, *pool_)) {
     weights_ = std::move(*kept);
     return {};
   }
@@ -209,7 +209,7 @@ Status CpuBackend::prepare_weights() {
   if (file.directory.empty() || bytes < file.least_bytes) return {};
   const Status usable = PackedFileWriter::check(file, bytes);
   if (options_.on_note && usable.ok()) {
-    options_.on_note(fmt::format("packed weights are kept for later starts: {} MB in {}",
+    options_.on_note(fmt::format("packed weights are written for later starts: {} MB to {}",
                                  bytes / 1000000, file.directory));
   } else if (options_.on_note) {
     options_.on_note(
@@ -217,7 +217,8 @@ Status CpuBackend::prepare_weights() {
   }
   if (!usable.ok()) return {};
   writer_ = std::make_unique<PackedFileWriter>(
-      file, std::span<const std::byte>(weights_.memory.data(), bytes), options_.cancel);
+      file, std::span<const std::byte>(weights_.memory.data(), bytes), options_.cancel,
+      options_.on_late_note);
   return {};
 }
 

@@ -27,8 +27,9 @@ struct CpuOptions {
   std::uint32_t max_logits = 16;
   PackedFile packed_file;  // where packed weights are kept between starts
   const std::atomic<bool>* cancel = nullptr;
-  std::function<void(double)> on_progress;               // may be empty
-  std::function<void(const std::string& line)> on_note;  // what the user may want to know; or empty
+  std::function<void(double)> on_progress;  // may be empty
+  // What the user may want to know, while the backend is made, and when it goes; may be empty.
+  std::function<void(const std::string&line)> on_note, on_late_note;
 };
 
 // What create() would allocate.

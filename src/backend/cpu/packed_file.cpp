@@ -13,37 +13,54 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
-#include <vector>
+
+#include "src/backend/cpu/thread_pool.h"
 
 namespace sluice::cpu {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{16} << 20;  // written at a time
-constexpr std::size_t kSamples = 256;
-constexpr std::size_t kSampleBytes = 4096;
+constexpr std::size_t kChunk = std::size_t{1} << 20;  // hashed at a time
 constexpr std::chrono::milliseconds kPatience{5000};
+constexpr std::chrono::milliseconds kSilent{1000};  // of the patience
 
-// A hash of some pages, spread evenly, the last bytes among them: nothing waits for the disk when
-// the file is written, so a crash of the machine may leave pages of zeros in it.
-std::uint64_t sample(std::span<const std::byte> bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  const std::size_t some = std::min(kSampleBytes, bytes.size());
-  for (std::size_t i = 0; i < kSamples; ++i) {
-    const std::size_t at = (bytes.size() - some) / (kSamples - 1) * i;
-    const std::size_t from = i + 1 < kSamples ? at : bytes.size() - some;
-    for (std::size_t word = from; word + 8 <= from + some; word += 8) {
-      std::uint64_t value;
-      std::memcpy(&value, bytes.data() + word, sizeof value);
-      hash = (hash ^ value) * 0x100000001b3;
-      hash ^= hash >> 32;
-    }
+// Of one chunk: four sums side by side, each a product and an exclusive or a word.
+std::uint64_t hash_chunk(std::span<const std::byte> bytes) {
+  constexpr std::uint64_t kPrime = 0x9e3779b97f4a7c15;
+  std::uint64_t hash[4] = {1, 2, 3, 4};
+  std::size_t at = 0;
+  for (; at + 32 <= bytes.size(); at += 32) {
+    std::uint64_t words[4];
+    std::memcpy(words, bytes.data() + at, sizeof words);
+    for (int i = 0; i < 4; ++i) hash[i] = (hash[i] ^ words[i] ^ hash[i] >> 31) * kPrime;
   }
+  for (; at < bytes.size(); ++at) {
+    hash[0] = (hash[0] ^ std::to_integer<std::uint64_t>(bytes[at]) ^ hash[0] >> 31) * kPrime;
+  }
+  std::uint64_t all = bytes.size();
+  for (const std::uint64_t part : hash) all = (all ^ part ^ part >> 31) * kPrime;
+  return all ^ all >> 31;
+}
+std::uint64_t join(std::uint64_t hash, std::uint64_t chunk) {
+  return (hash ^ chunk ^ hash >> 31) * 0x9e3779b97f4a7c15;
+}
+
+// Of all bytes, on the pool's threads; to find damage, not forgers.
+std::uint64_t hash_all(std::span<const std::byte> bytes, ThreadPool& pool) {
+  std::vector<std::uint64_t> chunks((bytes.size() + kChunk - 1) / kChunk);
+  pool.parallel_for(chunks.size(), 4, [&](std::uint64_t begin, std::uint64_t end) {
+    for (std::uint64_t i = begin; i < end; ++i) {
+      chunks[i] =
+          hash_chunk(bytes.subspan(i * kChunk, std::min(kChunk, bytes.size() - i * kChunk)));
+    }
+  });
+  std::uint64_t hash = 0;
+  for (const std::uint64_t chunk : chunks) hash = join(hash, chunk);
   return hash;
 }
 
-std::string whole_label(const PackedFile& file, std::span<const std::byte> bytes) {
-  return fmt::format("sluice packed weights {}\n{} bytes, sample {:016x}\n{}", kPackVersion,
-                     bytes.size(), sample(bytes), file.label);
+std::string whole_label(const PackedFile& file, std::uint64_t bytes, std::uint64_t hash) {
+  return fmt::format("sluice packed weights {}\n{} bytes, hash {:016x}\n{}", kPackVersion, bytes,
+                     hash, file.label);
 }
 
 // Whether only this user can have written it.
@@ -64,6 +81,10 @@ bool write_all(int fd, const void* data, std::size_t bytes, std::size_t at) {
   return true;
 }
 
+std::string partial_path(const PackedFile& file) {
+  return fmt::format("{}.{}.partial", file.path(), ::getpid());
+}
+
 // NAME.PID.partial of processes that are no more.
 void remove_abandoned(const PackedFile& file) {
   std::error_code error;
@@ -78,9 +99,20 @@ void remove_abandoned(const PackedFile& file) {
   }
 }
 
+// A file without a name where the file system has such, which nothing has to remove.
+int open_nameless(const PackedFile& file) {
+#ifdef O_TMPFILE
+  return ::open(file.directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+#else
+  (void)file;
+  return -1;
+#endif
+}
+
 }  // namespace
 
-std::optional<KeptBytes> KeptBytes::open(const PackedFile& file, std::uint64_t bytes) {
+std::optional<KeptBytes> KeptBytes::open(const PackedFile& file, std::uint64_t bytes,
+                                         ThreadPool& pool) {
   if (file.directory.empty() || bytes < file.least_bytes) return std::nullopt;
   struct stat info {};
   if (::lstat(file.path().c_str(), &info) != 0 || !S_ISREG(info.st_mode) || !is_own(info) ||
@@ -89,13 +121,15 @@ std::optional<KeptBytes> KeptBytes::open(const PackedFile& file, std::uint64_t b
   }
   Result<MappedFile> mapped = MappedFile::open(file.path());
   if (!mapped.ok() || mapped->bytes().size() != kPackedLabelBytes + bytes) return std::nullopt;
-  const std::string label = whole_label(file, mapped->bytes().subspan(kPackedLabelBytes));
   const auto* found = reinterpret_cast<const char*>(mapped->bytes().data());
-  const bool same = label.size() < kPackedLabelBytes &&
-                    std::equal(label.begin(), label.end(), found) &&
-                    std::all_of(found + label.size(), found + kPackedLabelBytes,
-                                [](char c) { return c == '\0'; });
-  if (!same) return std::nullopt;
+  const auto is = [&](const std::string& label) {
+    return label.size() < kPackedLabelBytes && std::equal(label.begin(), label.end(), found) &&
+           std::all_of(found + label.size(), found + kPackedLabelBytes,
+                       [](char c) { return c == '\0'; });
+  };
+  if (!is(whole_label(file, bytes, hash_all(mapped->bytes().subspan(kPackedLabelBytes), pool)))) {
+    return std::nullopt;
+  }
   return KeptBytes(std::move(mapped).value());
 }
 
@@ -107,9 +141,13 @@ Status PackedFileWriter::check(const PackedFile& file, std::uint64_t bytes) {
     return failed("'{}' cannot be made: {}", file.directory,
                   error ? error.message() : std::strerror(errno));
   }
+  if (info.st_uid != ::geteuid()) return failed("'{}' is another user's", file.directory);
   if (!is_own(info)) return failed("others may write to '{}'", file.directory);
   if (::access(file.directory.c_str(), W_OK) != 0) {
     return failed("'{}' cannot be written to: {}", file.directory, std::strerror(errno));
+  }
+  if (::lstat(file.path().c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    return failed("'{}' is a folder", file.path());
   }
   struct statvfs disk {};
   if (::statvfs(file.directory.c_str(), &disk) == 0) {
@@ -124,38 +162,69 @@ Status PackedFileWriter::check(const PackedFile& file, std::uint64_t bytes) {
 }
 
 PackedFileWriter::PackedFileWriter(const PackedFile& file, std::span<const std::byte> bytes,
-                                   const std::atomic<bool>* cancel)
-    : cancel_(cancel), thread_([this, file, bytes] { write(file, bytes); }) {}
+                                   const std::atomic<bool>* cancel,
+                                   std::function<void(const std::string&)> on_note)
+    : cancel_(cancel), on_note_(std::move(on_note)), thread_([this, file, bytes] {
+        outcome_ = write(file, bytes);
+        done_ = true;
+      }) {}
 
 PackedFileWriter::~PackedFileWriter() {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
   const auto cancelled = [this] { return cancel_ != nullptr && *cancel_; };
-  while (!done_ && !cancelled() && std::chrono::steady_clock::now() < end) {
+  bool told = false;
+  while (!done_ && !cancelled() && Clock::now() - start < kPatience) {
+    if (!told && on_note_ && Clock::now() - start > kSilent) {
+      on_note_("packed weights for later starts are still being written; Ctrl-C leaves it");
+      told = true;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   stop_ = true;
   thread_.join();
+  if (!outcome_.ok() && on_note_) {
+    on_note_(
+        fmt::format("packed weights were not kept for later starts: {}", outcome_.error().message));
+  }
 }
 
-void PackedFileWriter::write(const PackedFile& file, std::span<const std::byte> bytes) {
+Status PackedFileWriter::write(const PackedFile& file, std::span<const std::byte> bytes) const {
   remove_abandoned(file);
-  const std::string partial = fmt::format("{}.{}.partial", file.path(), ::getpid());
-  const int fd = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  bool good = fd >= 0;
-  for (std::size_t at = 0; good && at < bytes.size(); at += kChunk) {
-    const std::size_t some = std::min(kChunk, bytes.size() - at);
-    good = !stop_ && write_all(fd, bytes.data() + at, some, kPackedLabelBytes + at);
-  }
-  std::vector<char> label(kPackedLabelBytes);  // last: without it the file is not one
-  const std::string text = whole_label(file, bytes);
-  std::copy(text.begin(), text.end(), label.begin());
-  good = good && write_all(fd, label.data(), label.size(), 0) &&
-         ::rename(partial.c_str(), file.path().c_str()) == 0;
-  if (fd >= 0) {
-    ::close(fd);
-    if (!good) ::unlink(partial.c_str());
-  }
-  done_ = true;
+  const std::string partial = partial_path(file);
+  const auto error = [](const char* what) { return failed("{}: {}", what, std::strerror(errno)); };
+  int fd = open_nameless(file);
+  const bool nameless = fd >= 0;
+  if (!nameless) fd = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return error("the file cannot be made");
+  const auto fill = [&]() -> Status {
+    std::uint64_t hash = 0;
+    for (std::size_t at = 0; at < bytes.size(); at += kChunk) {
+      if (stop_) return failed("the program ended first");
+      const std::span<const std::byte> some =
+          bytes.subspan(at, std::min(kChunk, bytes.size() - at));
+      hash = join(hash, hash_chunk(some));
+      if (!write_all(fd, some.data(), some.size(), kPackedLabelBytes + at)) {
+        return error("the file cannot be written");
+      }
+    }
+    std::string label =
+        whole_label(file, bytes.size(), hash);  // last: without it, it is no such file
+    label.resize(kPackedLabelBytes);
+    if (!write_all(fd, label.data(), label.size(), 0)) return error("the file cannot be written");
+    if (nameless && ::linkat(AT_FDCWD, fmt::format("/proc/self/fd/{}", fd).c_str(), AT_FDCWD,
+                             partial.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+      return error("the file cannot be given a name");
+    }
+    if (::rename(partial.c_str(), file.path().c_str()) != 0) {
+      return error("the file cannot be given its name");
+    }
+    return {};
+  };
+  const Status status = fill();
+  ::close(fd);
+  if (!status.ok()) ::unlink(partial.c_str());
+  return status;
 }
 
 }  // namespace sluice::cpu

@@ -4,14 +4,15 @@
 //
 //   file = | label, a text, zeros up to 4096 bytes | the bytes of PackedWeights |
 //
-// The label says everything that the bytes depend on, and has a hash of some of them. A file with
-// another label or size, or of another user, is not used, and is replaced by the next one that is
-// kept.
+// The label says everything that the bytes depend on, and has a hash of them. A file with another
+// label or size, with other bytes, or of another user, is not used, and is replaced by the next one
+// that is kept.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,8 @@
 #include "src/base/status.h"
 
 namespace sluice::cpu {
+
+class ThreadPool;
 
 // Where packed weights are kept, and what they are made from.
 struct PackedFile {
@@ -37,10 +40,12 @@ inline constexpr std::size_t kPackedLabelBytes = 4096;
 // of matrices in PackedWeights; tests/kernels_test.cpp has a hash of packed bytes.
 inline constexpr int kPackVersion = 1;
 
-// The bytes that are kept, where there are `bytes` of them under this label.
+// The bytes that are kept, where there are `bytes` of them under this label, undamaged: all are
+// read once, on the pool's threads.
 class KeptBytes {
  public:
-  static std::optional<KeptBytes> open(const PackedFile& file, std::uint64_t bytes);
+  static std::optional<KeptBytes> open(const PackedFile& file, std::uint64_t bytes,
+                                       ThreadPool& pool);
   const std::byte* data() const { return file_.bytes().data() + kPackedLabelBytes; }
 
  private:
@@ -56,9 +61,11 @@ class PackedFileWriter {
   // free (a quarter of which the file may take). The message says why not.
   static Status check(const PackedFile& file, std::uint64_t bytes);
 
-  // `bytes`, and `cancel` where given, must outlive this object.
+  // `bytes`, and `cancel` where given, must outlive this object. `on_note`, which may be empty,
+  // hears at the end where it takes long or went wrong.
   PackedFileWriter(const PackedFile& file, std::span<const std::byte> bytes,
-                   const std::atomic<bool>* cancel);
+                   const std::atomic<bool>* cancel,
+                   std::function<void(const std::string& line)> on_note);
   // Waits up to five seconds for the end, unless the user wants to stop (`cancel`). If that is not
   // enough, it gives up and nothing is kept.
   ~PackedFileWriter();
@@ -66,9 +73,11 @@ class PackedFileWriter {
   PackedFileWriter& operator=(const PackedFileWriter&) = delete;
 
  private:
-  void write(const PackedFile& file, std::span<const std::byte> bytes);
+  Status write(const PackedFile& file, std::span<const std::byte> bytes) const;
 
   const std::atomic<bool>* cancel_;
+  std::function<void(const std::string&)> on_note_;
+  Status outcome_;  // once done_
   std::atomic<bool> stop_ = false;
   std::atomic<bool> done_ = false;
   std::thread thread_;

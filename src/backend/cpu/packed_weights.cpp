@@ -55,9 +55,9 @@ std::uint64_t PackedWeights::bytes_needed(const Weights& weights, LayerRange lay
 }
 
 std::optional<PackedWeights> PackedWeights::kept(const Weights& weights, LayerRange layers,
-                                                 const PackedFile& file) {
+                                                 const PackedFile& file, ThreadPool& pool) {
   PackedWeights packed;
-  packed.file = KeptBytes::open(file, bytes_needed(weights, layers));
+  packed.file = KeptBytes::open(file, bytes_needed(weights, layers), pool);
   if (!packed.file) return std::nullopt;
   std::uint64_t offset = 0;
   for_each_matrix(weights, layers, packed, [&](const MatrixRef& from, PackedMatrix& to) {

@@ -41,7 +41,7 @@ struct PackedWeights {
                                     const std::function<void(double)>& on_progress);
   // What pack() would make of these layers, from the file where it is kept; nothing where it isn't.
   static std::optional<PackedWeights> kept(const Weights& weights, LayerRange layers,
-                                           const PackedFile& file);
+                                           const PackedFile& file, ThreadPool& pool);
 };
 
 // Bytes of a packed matrix that a pass reads.
