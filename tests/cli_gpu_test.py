@@ -63,6 +63,21 @@ class Gpu(unittest.TestCase):
                    "--kv", "int4", "--verify")
         self.assertTrue(done.stdout)
 
+    def test_a_batch_with_a_common_beginning(self):
+        folder = Path(self.folder.name)
+        (folder / "common.txt").write_text("a b c d e f g h " * 5)
+        (folder / "in.txt").write_text("".join(f"{word}\n" for word in ("one", "two two", "three", "four four four")))
+        answers = []
+        for slots in (1, 3):
+            out = folder / f"out{slots}.jsonl"
+            run("batch", "-m", self.model, "--raw", "--lines", "-i", folder / "in.txt", "-o", out, "--prefix-file",
+                folder / "common.txt", "-n", 6, "-c", 256, "--kv", "int4", "--device", "cuda", "--ordered", "--slots", slots)
+            lines = [json.loads(line) for line in out.read_text().splitlines()]
+            answers.append([(line["id"], line.get("text"), line.get("error")) for line in lines])
+        self.assertEqual(answers[0], answers[1])
+        self.assertEqual(len(answers[0]), 4)
+        self.assertTrue(all(text is not None and error is None for _, text, error in answers[0]))
+
     def test_a_part_on_the_gpu_is_said(self):
         _, said = self.generate("-ngl", "1")
         self.assertIn(b"1 of 3 layers are on the GPU, 2 on the CPU", said)

@@ -337,6 +337,33 @@ TEST_CASE("int4: a conversation that is rewound anywhere, or restored, also on C
   }
 }
 
+#ifndef SLUICE_ON_DEVICE
+TEST_CASE("int4: heads that want more shared memory than a GPU has are an error") {
+  test::TemporaryFolder folder;
+  const std::string path = folder / "model.gguf";
+  ModelShape shape;
+  shape.layers = 1;
+  shape.heads = 2;
+  shape.kv_heads = 1;
+  shape.head_dim = 256;
+  shape.embd = 64;
+  shape.ffn = 64;
+  shape.vocab = kVocabulary;
+  REQUIRE(make_model(shape, path, 1).ok());
+  for (const std::uint32_t major : {7u, 8u}) {
+    cuda::emulated_machine().major = major;
+    const auto engine = Engine::load(path, {.context = 64,
+                                            .kv = KvCacheType::kInt4,
+                                            .threads = 1,
+                                            .gpu = cuda::platform(),
+                                            .device = {.kind = Kind::kGpu}});
+    CHECK(engine.ok() == (major == 8));
+    if (!engine.ok()) CHECK(engine.error().message.find("over an int4 cache") != std::string::npos);
+  }
+  cuda::emulated_machine() = {};
+}
+#endif
+
 TEST_CASE("int4: the memory plan counts the newest blocks") {
   const Made model(6);
   const auto bytes = [&](std::uint32_t context, std::uint32_t sequences) {

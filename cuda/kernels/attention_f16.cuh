@@ -99,9 +99,9 @@ SIMT_DEVICE HalfRecord load_record(HalfPages, simt::Global<const std::uint8_t> r
 }
 
 // Sums of columns and rows 8 h + a over the lane's slice.
-template <int kHalves>
+template <int kColumns>
 struct SliceSums {
-  float x[8 * kHalves][4];
+  float x[kColumns][4];
 };
 
 // Four numbers of row 8 h + a, from 4 `part` of the slice on.
@@ -115,9 +115,9 @@ SIMT_DEVICE void row_part(const HalfRecord& record, int h, int part, float (&row
 
 // Adds a record's products. `operand` is what column 0 multiplies the record's first number of a
 // row by; that of the next column is kStride floats on.
-template <int kStride, int kHalves>
+template <int kStride, int kColumns>
 SIMT_DEVICE void multiply_record(const HalfRecord& record, simt::Shared<float> operand,
-                                 std::int32_t columns, SliceSums<kHalves>& sums) {
+                                 std::int32_t columns, SliceSums<kColumns>& sums) {
   const std::int32_t slice = static_cast<std::int32_t>(simt::lane()) % 4 * 8;
   SIMT_UNROLL
   for (int part = 0; part < 2; ++part) {
@@ -125,7 +125,7 @@ SIMT_DEVICE void multiply_record(const HalfRecord& record, simt::Shared<float> o
     SIMT_UNROLL
     for (int h = 0; h < 4; ++h) row_part(record, h, part, row[h]);
     SIMT_UNROLL
-    for (int column = 0; column < 8 * kHalves; ++column) {
+    for (int column = 0; column < kColumns; ++column) {
       if (column >= columns) break;
       const simt::Words x = simt::load_words(operand + (column * kStride + slice + 4 * part));
       SIMT_UNROLL
@@ -161,23 +161,23 @@ SIMT_DEVICE float add_slices(const float (&x)[4]) {
 // -- Scores --------------------------------------------------------------------------------------
 
 template <int kHalves>
-SIMT_DEVICE SliceSums<kHalves> begin_scores(HalfPages) {
+SIMT_DEVICE SliceSums<8 * kHalves> begin_scores(HalfPages) {
   return {};
 }
-template <int kHalves>
+template <int kColumns>
 SIMT_DEVICE void add_scores(const HalfRecord& keys, std::int32_t group, std::int32_t /*head_dim*/,
-                            std::int32_t columns, SliceSums<kHalves>& sums) {
+                            std::int32_t columns, SliceSums<kColumns>& sums) {
   const simt::Shared<float> query =
       simt::cast<float>(simt::dynamic_shared() + HalfShared::kQuery) + 32 * kTileColumns * group;
   multiply_record<32>(keys, query, columns, sums);
 }
 // To the other lanes; `scores` are those of column 0.
-template <int kHalves>
-SIMT_DEVICE void store_scores(const SliceSums<kHalves>& sums, std::int32_t columns,
+template <int kColumns>
+SIMT_DEVICE void store_scores(const SliceSums<kColumns>& sums, std::int32_t columns,
                               simt::Shared<float> scores) {
   const auto lane = static_cast<std::int32_t>(simt::lane());
   SIMT_UNROLL
-  for (int column = 0; column < 8 * kHalves; ++column) {
+  for (int column = 0; column < kColumns; ++column) {
     if (column >= columns) break;
     simt::store(scores + (column * HalfShared::kWeightsColumn + 8 * (lane % 4) + lane / 4),
                 add_slices(sums.x[column]));
@@ -204,10 +204,11 @@ SIMT_DEVICE Share<kHalves> load_scores(std::int32_t columns) {
   }
   return share;
 }
-template <int kHalves>
-SIMT_DEVICE Share<kHalves> finish_scores(const SliceSums<kHalves>& sums, std::int32_t columns) {
+template <int kColumns>
+SIMT_DEVICE Share<kColumns / 8> finish_scores(const SliceSums<kColumns>& sums,
+                                              std::int32_t columns) {
   store_scores(sums, columns, page_weights());
-  return load_scores<kHalves>(columns);
+  return load_scores<kColumns / 8>(columns);
 }
 
 // -- Values --------------------------------------------------------------------------------------
@@ -292,7 +293,7 @@ SIMT_DEVICE void stage_values(const HalfRecord& values, const Share<kHalves>& /*
                               const Visible<kHalves>& /*visible*/, std::int32_t columns,
                               std::int32_t token) {
   if (all_see(token, columns)) {
-    SliceSums<kHalves> sums = {};
+    SliceSums<8 * kHalves> sums = {};
     multiply_record<HalfShared::kWeightsColumn>(values, page_weights(), columns, sums);
     SIMT_UNROLL
     for (int column = 0; column < 8 * kHalves; ++column) {

@@ -185,15 +185,15 @@ SIMT_DEVICE Share<kHalves> finish_scores(const Int4Scores<kHalves>& sums,
   return share;
 }
 
-// Of a page of f16: the operations of attention_f16.cuh, eight columns at a time, which saves
+// Of a page of f16: the operations of attention_f16.cuh, four columns at a time, which saves
 // registers. `record` is the first one of the keys.
 template <int kHalves>
 SIMT_DEVICE Share<kHalves> recent_scores(simt::Global<const std::uint8_t> record,
                                          std::int32_t head_dim, std::int32_t columns) {
   const simt::Shared<float> query = simt::cast<float>(simt::dynamic_shared() + HalfShared::kQuery);
   SIMT_NO_UNROLL
-  for (std::int32_t first = 0; first < columns; first += 8) {
-    SliceSums<1> sums = {};
+  for (std::int32_t first = 0; first < columns; first += 4) {
+    SliceSums<4> sums = {};
     HalfRecord next = load_record(HalfPages(), record);
     SIMT_NO_UNROLL
     for (std::int32_t group = 0; group < page_groups(head_dim); ++group) {
