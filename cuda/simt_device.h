@@ -17,7 +17,7 @@ SIMT_DEVICE U* cast(T* p) {
 }
 
 template <class T>
-SIMT_DEVICE bool is_null(const T* p) {
+SIMT_ANYWHERE bool is_null(const T* p) {
   return p == nullptr;
 }
 

@@ -39,8 +39,9 @@ SIMT_DEVICE void finish_head(const QkvArgs& args, const MatvecWork& work) {
   }
 }
 
+// Two blocks of threads on a multiprocessor, see matvec_mma.cuh.
 template <class Tiles, int kXRows>
-SIMT_KERNEL(kMatvecThreads)
+SIMT_KERNEL(kMatvecThreads, 2)
 qkv_dp4a(QkvArgs args) {
   const MatvecWork work = matvec_work<Tiles>(args.product);
   sum_by_dp4a<Tiles, kXRows, 1>(args.product, work);

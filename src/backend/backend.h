@@ -53,8 +53,8 @@ struct PassTraffic {
 struct LogitsOut {
   LogitsOut() = default;
   template <class Floats>
-  requires std::is_convertible_v<Floats, std::span<float>> LogitsOut(Floats&& rows)
-      : whole(rows) {}  // NOLINT: a span is the plain case
+  // NOLINTNEXTLINE: a span is the plain case
+  requires std::is_convertible_v<Floats, std::span<float>> LogitsOut(Floats&& rows) : whole(rows) {}
 
   std::span<float> whole;  // [wanted rows, vocabulary]; not used where top > 0
   std::uint32_t top = 0;   // at most Backend::most_top_logits()
