@@ -63,6 +63,7 @@ def parse_arguments():
     parser.add_argument("--first-tokens", type=int, default=0, help="score only the first N tokens, 0: all")
     parser.add_argument("--kv", default="f16", help="f16, or q8_0 on llama.cpp's side for int8")
     parser.add_argument("--flash-attention", choices=["auto", "on", "off"], default="auto")
+    parser.add_argument("--packed-cache", action="store_true", help="with --only start: sluice maps the packed weights of its first run")
     parser.add_argument("--json", type=Path, help="write all figures there")
     parser.add_argument("--llama-worker", choices=["speed", "perplexity", "start"], help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -308,6 +309,7 @@ def sluice_perplexity(arguments):
 def sluice_start(arguments):
     command = [arguments.sluice, "run", "-m", arguments.model, "-t", arguments.threads, "--raw", "-p", START_PROMPT]
     command += ["-n", 1, "-c", 512, "--kv", sluice_kv(arguments), "--temp", 0, "--quiet"]
+    command += ["--packed-cache"] if arguments.packed_cache else []
     start = time.perf_counter()
     child = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)

@@ -30,6 +30,10 @@ class Cache(unittest.TestCase):
         self.home = Path(tempfile.mkdtemp(dir=self.folder.name))
 
     def command(self, *arguments):
+        if "--off" in arguments:
+            arguments = [argument for argument in arguments if argument != "--off"]
+        else:
+            arguments = ["--packed-cache", *arguments]
         return [SLUICE, "run", "-m", str(self.model), "--raw", "-p", "abc", "--temp", "0", "--json", "-n", "4", *arguments]
 
     def run_model(self, *arguments, **environment):
@@ -43,7 +47,7 @@ class Cache(unittest.TestCase):
         return sorted(path for path in folder.rglob("*") if path.is_file())
 
     def test_kept_once_and_said_once(self):
-        want, said = self.run_model("--no-cache", HOME=str(self.home))
+        want, said = self.run_model("--off", HOME=str(self.home))
         self.assertNotIn(KEPT, said)
         self.assertEqual(self.files(self.home), [])
         text, said = self.run_model(HOME=str(self.home))
@@ -91,7 +95,7 @@ class Cache(unittest.TestCase):
             process.wait(20)
             self.assertEqual([path for path in self.files(self.home) if path.suffix == ".partial"], [])
         text, _ = self.run_model(HOME=str(self.home))
-        self.assertEqual(text, self.run_model("--no-cache")[0])
+        self.assertEqual(text, self.run_model("--off")[0])
 
 
 if __name__ == "__main__":

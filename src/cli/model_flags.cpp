@@ -117,7 +117,9 @@ void ModelFlags::declare_machine(Flags& flags) {
 void ModelFlags::declare_rare(Flags& flags) {
   flags.integer("--prefill-chunk", "N", "prompt tokens in one pass; never changes results (256)", 1,
                 1 << 16, &prefill_chunk);
-  flags.toggle("--no-cache", "neither use nor write packed weights on the disk", &no_cache_);
+  flags.toggle("--packed-cache",
+               "maps packed weights from the disk: starts at once, less memory, slower decoding",
+               &packed_cache_);
   flags.value("--cpu-isa", "NAME", "forces generic, avx2 or avx512 kernels (best of this machine)",
               [this](std::string_view text) -> Status {
                 cpu_isa_ = text;
@@ -175,7 +177,7 @@ EngineOptions ModelFlags::engine_options(Console& console, Progress& progress) c
   options.kv = kv;
   options.threads = threads();
   options.cpu_isa = cpu_isa_;
-  if (!no_cache_) options.packed_directory = packed_directory();
+  if (packed_cache_) options.packed_directory = packed_directory();
   options.on_late_note = [&console](const std::string& line) { console.info(line); };
   if (prefill_chunk) options.prefill_chunk = static_cast<std::uint32_t>(*prefill_chunk);
   options.cancel = &console.cancel();

@@ -41,7 +41,7 @@ class ModelFlags {
   std::optional<std::string> model_;
   std::optional<std::int64_t> threads_;
   std::string cpu_isa_;
-  bool no_cache_ = false;
+  bool packed_cache_ = false;
   DeviceChoice device_;
 };
 
