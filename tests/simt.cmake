@@ -15,6 +15,7 @@ target_link_libraries(sluice_emulated_gpu PUBLIC sluice_simt sluice_backend slui
 set_source_files_properties(simt/launch_emulated.cpp PROPERTIES COMPILE_OPTIONS -O1)
 sluice_test(cuda_backend PLAIN COST 95 LINK sluice_emulated_gpu sluice_reference_model sluice_model_maker)
 sluice_test(cuda_int4 PLAIN COST 60 LINK sluice_emulated_gpu sluice_engine sluice_model_maker)
+set_tests_properties(cuda_backend cuda_int4 PROPERTIES TIMEOUT 600)
 foreach(tool gpu_digest gpu_bench)
   add_executable(${tool}_emulated ${CMAKE_SOURCE_DIR}/tools/${tool}.cpp)
   target_link_libraries(${tool}_emulated PRIVATE sluice_emulated_gpu sluice_model_maker)
