@@ -69,7 +69,12 @@ class Cache(unittest.TestCase):
         self.assertEqual(self.files(self.home), self.files(elsewhere / "sluice/packed"))
         self.assertEqual(len(self.files(elsewhere)), 1)
         _, said = self.run_model()  # no home, no cache
-        self.assertNotIn("packed", said)
+        self.assertIn("--packed-cache: there is no folder to keep packed weights in", said)
+
+    def test_a_model_that_is_too_small_is_said(self):
+        done = subprocess.run([SLUICE, "run", "-p", "a", "-n", "1", "--packed-cache"], capture_output=True, text=True, timeout=100,
+                              stdin=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], "HOME": str(self.home)})
+        self.assertIn("packed weights are not kept for later starts: 1 MB are packed as fast as they are found", done.stderr)
 
     def test_a_folder_that_cannot_be_made(self):
         (self.home / ".cache").write_text("a file")

@@ -177,7 +177,14 @@ EngineOptions ModelFlags::engine_options(Console& console, Progress& progress) c
   options.kv = kv;
   options.threads = threads();
   options.cpu_isa = cpu_isa_;
-  if (packed_cache_) options.packed_directory = packed_directory();
+  if (packed_cache_) {
+    options.packed_directory = packed_directory();
+    if (options.packed_directory.empty()) {
+      console.warning(
+          "--packed-cache: there is no folder to keep packed weights in; set HOME or "
+          "XDG_CACHE_HOME to an absolute path");
+    }
+  }
   options.on_late_note = [&console](const std::string& line) { console.info(line); };
   if (prefill_chunk) options.prefill_chunk = static_cast<std::uint32_t>(*prefill_chunk);
   options.cancel = &console.cancel();

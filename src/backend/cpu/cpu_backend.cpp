@@ -206,8 +206,10 @@ Status CpuBackend::prepare_weights() {
   SLUICE_ASSIGN_OR_RETURN(weights_, PackedWeights::pack(model_.weights, layers, *pool_,
                                                         options_.cancel, options_.on_progress));
   const std::uint64_t bytes = PackedWeights::bytes_needed(model_.weights, layers);
-  if (file.directory.empty() || bytes < file.least_bytes) return {};
-  const Status usable = PackedFileWriter::check(file, bytes);
+  if (file.directory.empty()) return {};
+  const Status usable = bytes < file.least_bytes
+                            ? failed("{} MB are packed as fast as they are found", bytes / 1000000)
+                            : PackedFileWriter::check(file, bytes);
   if (options_.on_note && usable.ok()) {
     options_.on_note(fmt::format("packed weights are written for later starts: {} MB to {}",
                                  bytes / 1000000, file.directory));

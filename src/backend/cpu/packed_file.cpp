@@ -87,15 +87,18 @@ std::string partial_path(const PackedFile& file) {
 
 // NAME.PID.partial of processes that are no more.
 void remove_abandoned(const PackedFile& file) {
+  namespace fs = std::filesystem;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(file.directory, error)) {
-    const std::string name = entry.path().filename().string();
+  fs::directory_iterator entry(file.directory, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
     int process = 0;
     char end = 0;
     if (!name.starts_with(file.name + ".") || !name.ends_with(".partial")) continue;
     const char* number = name.c_str() + file.name.size() + 1;
     if (std::sscanf(number, "%d.partia%c", &process, &end) != 2 || process <= 0) continue;
-    if (::kill(process, 0) != 0 && errno == ESRCH) std::filesystem::remove(entry.path(), error);
+    std::error_code ignored;
+    if (::kill(process, 0) != 0 && errno == ESRCH) fs::remove(entry->path(), ignored);
   }
 }
 
