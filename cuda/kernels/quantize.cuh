@@ -76,24 +76,34 @@ SIMT_DEVICE void quantize_four(const simt::Words& x, bool inside, std::int64_t a
   }
 }
 
-// The same for a group that a warp has, a value each lane; `at` is the index of the lane's own
-// value in out.q.
-SIMT_DEVICE void quantize_lanes(float x, std::int64_t at, const QuantizedOut& out) {
-  std::uint32_t max_bits = simt::float_bits(x) & 0x7fffffffu;
+// The bits of the largest magnitude that the lanes have; magnitudes order like their bits.
+SIMT_DEVICE std::uint32_t largest_magnitude(float x) {
+  std::uint32_t bits = simt::float_bits(x) & 0x7fffffffu;
   SIMT_UNROLL
   for (std::uint32_t lanes = 16; lanes > 0; lanes /= 2) {
-    const std::uint32_t other = simt::shuffle_xor(simt::kAllLanes, max_bits, lanes);
-    if (other > max_bits) max_bits = other;
+    const std::uint32_t other = simt::shuffle_xor(simt::kAllLanes, bits, lanes);
+    if (other > bits) bits = other;
   }
+  return bits;
+}
+
+// A value of a group that a warp has, one each lane; the scale is the group's.
+struct LaneCode {
+  std::uint32_t code;
+  float scale;
+};
+SIMT_DEVICE LaneCode quantize_lane(float x) {
+  const std::uint32_t max_bits = largest_magnitude(x);
   const float max = simt::float_of_bits(max_bits);
-  std::uint32_t code = 0;
-  float scale = 0.0f;
-  if (max_bits >= 0x7f800000u) {  // infinity or NaN
-    scale = simt::float_of_bits(0x7fc00000u);
-  } else if (max >= 1e-30f) {
-    code = quantized_code(simt::float_bits(x), 127.0f / max);
-    scale = max / 127.0f;
-  }
+  if (max_bits >= 0x7f800000u) return {0, simt::float_of_bits(0x7fc00000u)};  // infinity or NaN
+  if (!(max >= 1e-30f)) return {0, 0.0f};
+  return {quantized_code(simt::float_bits(x), 127.0f / max), max / 127.0f};
+}
+
+// The same as quantize_four for such a group; `at` is the index of the lane's own value in out.q.
+SIMT_DEVICE void quantize_lanes(float x, std::int64_t at, const QuantizedOut& out) {
+  const LaneCode quantized = quantize_lane(x);
+  const std::uint32_t code = quantized.code;
   auto sum = static_cast<std::uint32_t>(static_cast<std::int32_t>(static_cast<std::int8_t>(code)));
   SIMT_UNROLL
   for (std::uint32_t lanes = 8; lanes > 0; lanes /= 2) {
@@ -102,7 +112,7 @@ SIMT_DEVICE void quantize_lanes(float x, std::int64_t at, const QuantizedOut& ou
   const std::uint32_t second = simt::shuffle_xor(simt::kAllLanes, sum, 16);
   simt::store(out.q + at, static_cast<std::int8_t>(code));
   if (simt::lane() == 0) {
-    simt::store(out.scale + at / 32, scale);
+    simt::store(out.scale + at / 32, quantized.scale);
     simt::store(out.sum + at / 32, (sum & 0xffffu) | second << 16);
   }
 }

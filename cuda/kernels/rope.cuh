@@ -120,17 +120,6 @@ SIMT_DEVICE void write_coefficients(const RopeArgs& args, std::int64_t row, std:
   }
 }
 
-// The bits of the largest magnitude that the lanes have; magnitudes order like their bits.
-SIMT_DEVICE std::uint32_t largest_magnitude(float x) {
-  std::uint32_t bits = simt::float_bits(x) & 0x7fffffffu;
-  SIMT_UNROLL
-  for (std::uint32_t lanes = 16; lanes > 0; lanes /= 2) {
-    const std::uint32_t other = simt::shuffle_xor(simt::kAllLanes, bits, lanes);
-    if (other > bits) bits = other;
-  }
-  return bits;
-}
-
 // -- int8 ----------------------------------------------------------------------------------------
 
 // Quantized as activations are, see quantize_four.
@@ -141,19 +130,10 @@ SIMT_DEVICE void write_query(Int8Pages, const RopeArgs& args, std::int64_t row, 
   SIMT_UNROLL
   for (int i = 0; i < kHeadGroups; ++i) {
     if (i >= groups) break;
-    const std::uint32_t max_bits = largest_magnitude(values.x[i]);
-    const float max = simt::float_of_bits(max_bits);
-    std::uint32_t code = 0;
-    float scale = 0.0f;
-    if (max_bits >= 0x7f800000u) {  // infinity or NaN: poisons the scores
-      scale = simt::float_of_bits(0x7fc00000u);
-    } else if (max >= 1e-30f) {
-      code = quantized_code(simt::float_bits(values.x[i]), 127.0f / max);
-      scale = max / 127.0f;
-    }
+    const LaneCode quantized = quantize_lane(values.x[i]);  // what is not finite poisons the scores
     const std::int64_t group = (row * args.heads + head) * groups + i;
-    simt::store(args.q + (group * 32 + lane), static_cast<std::int8_t>(code));
-    if (lane == 0) simt::store(args.q_scale + group, scale);
+    simt::store(args.q + (group * 32 + lane), static_cast<std::int8_t>(quantized.code));
+    if (lane == 0) simt::store(args.q_scale + group, quantized.scale);
   }
 }
 
