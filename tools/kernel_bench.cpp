@@ -5,6 +5,7 @@
 //   kernel_bench [--benchmark_filter=REGEX]      names: matmul/TYPE/ISA/rows:R/threads:T
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <cstdio>
@@ -41,11 +42,14 @@ using Buffer = std::unique_ptr<T[], Free<T>>;
 
 template <class T>
 Buffer<T> allocate(std::size_t n) {
-  void* p = std::aligned_alloc(64, (n * sizeof(T) + 63) / 64 * 64);
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  const std::size_t bytes = (n * sizeof(T) + kHugePage - 1) / kHugePage * kHugePage;
+  void* p = std::aligned_alloc(kHugePage, bytes);
   if (p == nullptr) {
-    std::fprintf(stderr, "kernel_bench: no memory for %zu bytes\n", n * sizeof(T));
+    std::fprintf(stderr, "kernel_bench: no memory for %zu bytes\n", bytes);
     std::exit(4);
   }
+  madvise(p, bytes, MADV_HUGEPAGE);  // as the program's own buffers
   std::memset(p, 0, n * sizeof(T));
   return Buffer<T>(static_cast<T*>(p));
 }

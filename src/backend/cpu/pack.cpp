@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "src/backend/cpu/pack_layout.h"
-#include "src/base/half.h"
 #include "src/quant/layout.h"
 
 namespace sluice::cpu {
@@ -16,239 +15,213 @@ constexpr std::size_t kLine = 64;
 std::size_t round_to_line(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 std::uint8_t* u8(std::byte* p) { return reinterpret_cast<std::uint8_t*>(p); }
-const std::uint8_t* u8(const std::byte* p) { return reinterpret_cast<const std::uint8_t*>(p); }
 
-// Four codes at once: byte k of word j is the code of column 4 * j + k, which is also how a line
-// holds them.
-using Words = std::array<std::uint32_t, 8>;
+// Four words in a vector of the compiler's own, so that every target gets its instructions.
+using Four = std::uint32_t __attribute__((vector_size(16)));
 
-std::uint32_t load_word(const std::uint8_t* line, std::uint32_t lane) {
-  std::uint32_t word;
-  std::memcpy(&word, line + 4 * lane, 4);
-  return word;
-}
-void store_word(std::uint8_t* line, std::uint32_t lane, std::uint32_t word) {
-  std::memcpy(line + 4 * lane, &word, 4);
+Four load_four(const std::uint8_t* p) {
+  Four v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
 }
 
 // Each byte's bit field of `width` bits at `shift`.
-std::uint32_t fields(std::uint32_t word, unsigned shift, unsigned width) {
-  return (word >> shift) & (0x01010101u * ((1u << width) - 1));
+Four fields(Four words, unsigned shift, unsigned width) {
+  return (words >> shift) & (0x01010101u * ((1u << width) - 1));
 }
 
-void put_block(const PackLayout& layout, const Words& w, std::uint32_t lane, std::uint8_t* codes) {
+// The codes of 32 columns: byte k of word j is the code of column 4 * j + k, which is also how a
+// line holds them. Words 0 to 3 and 4 to 7.
+struct Words {
+  Four first;
+  Four second;
+};
+
+// What a block puts into each line of its planes: `low` words into the lines of the low plane (the
+// second four for bytes only), `high` into those of the high plane.
+struct LineWords {
+  Four low[2];
+  std::uint32_t high[2];
+};
+
+template <PackLayout kLayout>
+LineWords line_words(const Words& w) {
+  LineWords lines{};
   unsigned low_bits = 8;
-  switch (layout.low) {
-    case LowPlane::kBytes:
-      for (std::size_t j = 0; j < 8; ++j) store_word(codes + kLine * j, lane, w[j]);
-      break;
-    case LowPlane::kNibbles:
-      low_bits = 4;
-      for (std::size_t j = 0; j < 4; ++j)
-        store_word(codes + kLine * j, lane, fields(w[j], 0, 4) | fields(w[j + 4], 0, 4) << 4);
-      break;
-    case LowPlane::kPairs:
-      low_bits = 2;
-      for (std::size_t j = 0; j < 2; ++j)
-        store_word(codes + kLine * j, lane,
-                   fields(w[j], 0, 2) | fields(w[j + 2], 0, 2) << 2 | fields(w[j + 4], 0, 2) << 4 |
-                       fields(w[j + 6], 0, 2) << 6);
-      break;
+  if constexpr (kLayout.low == LowPlane::kBytes) {
+    lines.low[0] = w.first;
+    lines.low[1] = w.second;
+  } else if constexpr (kLayout.low == LowPlane::kNibbles) {
+    low_bits = 4;
+    lines.low[0] = fields(w.first, 0, 4) | fields(w.second, 0, 4) << 4;
+  } else {
+    low_bits = 2;
+    const Four pairs = fields(w.first, 0, 2) | fields(w.second, 0, 2) << 4;
+    lines.low[0][0] = pairs[0] | pairs[2] << 2;
+    lines.low[0][1] = pairs[1] | pairs[3] << 2;
   }
-  std::uint8_t* plane = codes + layout.low_bytes();
-  if (layout.high == HighPlane::kPairs) {
-    for (std::size_t j = 0; j < 2; ++j)
-      store_word(plane + kLine * j, lane,
-                 fields(w[j], low_bits, 2) | fields(w[j + 2], low_bits, 2) << 2 |
-                     fields(w[j + 4], low_bits, 2) << 4 | fields(w[j + 6], low_bits, 2) << 6);
-  } else if (layout.high == HighPlane::kBits) {
-    std::uint32_t word = 0;
-    for (std::size_t j = 0; j < 8; ++j) word |= fields(w[j], low_bits, 1) << j;
-    store_word(plane, lane, word);
+  if constexpr (kLayout.high == HighPlane::kPairs) {
+    const Four pairs = fields(w.first, low_bits, 2) | fields(w.second, low_bits, 2) << 4;
+    lines.high[0] = pairs[0] | pairs[2] << 2;
+    lines.high[1] = pairs[1] | pairs[3] << 2;
+  } else if constexpr (kLayout.high == HighPlane::kBits) {
+    const Four bits = fields(w.first, low_bits, 1) | fields(w.second, low_bits, 1) << 4;
+    lines.high[0] = bits[0] | bits[1] << 1 | bits[2] << 2 | bits[3] << 3;
+  }
+  return lines;
+}
+
+void store_word(std::uint8_t* line, std::size_t lane, std::uint32_t word) {
+  std::memcpy(line + 4 * lane, &word, 4);
+}
+
+// Words i of 16 lanes become line i, for four i.
+void store_four_lines(const Four (&lanes)[kRowGroup], std::uint8_t* lines) {
+  for (std::size_t l = 0; l < kRowGroup; l += 4) {
+    const Four a = __builtin_shufflevector(lanes[l], lanes[l + 1], 0, 4, 1, 5);
+    const Four b = __builtin_shufflevector(lanes[l], lanes[l + 1], 2, 6, 3, 7);
+    const Four c = __builtin_shufflevector(lanes[l + 2], lanes[l + 3], 0, 4, 1, 5);
+    const Four d = __builtin_shufflevector(lanes[l + 2], lanes[l + 3], 2, 6, 3, 7);
+    const Four line[4] = {
+        __builtin_shufflevector(a, c, 0, 1, 4, 5), __builtin_shufflevector(a, c, 2, 3, 6, 7),
+        __builtin_shufflevector(b, d, 0, 1, 4, 5), __builtin_shufflevector(b, d, 2, 3, 6, 7)};
+    for (std::size_t i = 0; i < 4; ++i) std::memcpy(lines + kLine * i + 4 * l, &line[i], 16);
   }
 }
 
-Words get_block(const PackLayout& layout, const std::uint8_t* codes, std::uint32_t lane) {
-  Words w{};
-  const std::uint8_t* plane = codes + layout.low_bytes();
-  for (std::uint32_t j = 0; j < 8; ++j) {
-    unsigned low_bits = 8;
-    switch (layout.low) {
-      case LowPlane::kBytes:
-        w[j] = load_word(codes + kLine * j, lane);
-        break;
-      case LowPlane::kNibbles:
-        low_bits = 4;
-        w[j] = fields(load_word(codes + kLine * (j % 4), lane), 4 * (j / 4), 4);
-        break;
-      case LowPlane::kPairs:
-        low_bits = 2;
-        w[j] = fields(load_word(codes + kLine * (j % 2), lane), 2 * (j / 2), 2);
-        break;
+// The planes of one block of 32 columns: words_of(lane) for the lanes there are, zeros for others.
+template <PackLayout kLayout, class WordsOf>
+void put_block(std::uint32_t lanes, const WordsOf& words_of, std::uint8_t* codes) {
+  constexpr std::size_t kLowLines = kLayout.low_bytes() / kLine;
+  constexpr std::size_t kHighLines = kLayout.code_bytes() / kLine - kLowLines;
+  Four low[2][kRowGroup];
+  for (std::uint32_t lane = 0; lane < kRowGroup; ++lane) {
+    const LineWords lines = lane < lanes ? line_words<kLayout>(words_of(lane)) : LineWords{};
+    low[0][lane] = lines.low[0];
+    low[1][lane] = lines.low[1];
+    if constexpr (kLowLines == 2) {
+      store_word(codes, lane, lines.low[0][0]);
+      store_word(codes + kLine, lane, lines.low[0][1]);
     }
-    if (layout.high == HighPlane::kPairs) {
-      w[j] |= fields(load_word(plane + kLine * (j % 2), lane), 2 * (j / 2), 2) << low_bits;
-    } else if (layout.high == HighPlane::kBits) {
-      w[j] |= fields(load_word(plane, lane), j, 1) << low_bits;
-    }
+    for (std::size_t i = 0; i < kHighLines; ++i)
+      store_word(codes + kLine * (kLowLines + i), lane, lines.high[i]);
   }
-  return w;
-}
-
-void put_half(std::uint8_t* header, std::size_t index, StoredHalf value) {
-  const std::uint16_t bits = value.bits();
-  std::memcpy(header + 2 * index, &bits, 2);
-}
-float get_half(const std::uint8_t* header, std::size_t index) {
-  std::uint16_t bits;
-  std::memcpy(&bits, header + 2 * index, 2);
-  return half_to_float(bits);
+  if constexpr (kLowLines >= 4) store_four_lines(low[0], codes);
+  if constexpr (kLowLines == 8) store_four_lines(low[1], codes + 4 * kLine);
 }
 
 // -- Codes of 32 weights of a stored block, four at a time ---------------------------------------
 // A code is the weight's unsigned integer as stored: see pack_layout.h for the offsets.
 
-std::uint32_t word_at(const std::uint8_t* bytes, std::size_t i) {
-  std::uint32_t word;
-  std::memcpy(&word, bytes + 4 * i, 4);
-  return word;
-}
-
 // 16 bytes: low nibbles are weights 0 to 15, high nibbles 16 to 31.
 Words nibble_words(const std::uint8_t* qs) {
-  Words w;
-  for (std::size_t j = 0; j < 4; ++j) {
-    w[j] = fields(word_at(qs, j), 0, 4);
-    w[j + 4] = fields(word_at(qs, j), 4, 4);
-  }
-  return w;
+  const Four q = load_four(qs);
+  return {fields(q, 0, 4), fields(q, 4, 4)};
 }
 
 // nibble_words with bit i of `qh` as the fifth bit of weight i.
 Words five_bit_words(const std::uint8_t* qh, const std::uint8_t* qs) {
+  std::uint32_t bits;
+  std::memcpy(&bits, qh, 4);
+  // Bit k of four goes to bit 4 of byte k: the factors are 2^(7 * k).
+  const auto spread = [&](unsigned j) {
+    return (((bits >> (4 * j)) & 15) * 0x00204081u & 0x01010101u) << 4;
+  };
   Words w = nibble_words(qs);
-  const std::uint32_t bits = word_at(qh, 0);
-  for (std::size_t j = 0; j < 8; ++j) {
-    const std::uint32_t four = (bits >> (4 * j)) & 15;
-    // Bit k of the four goes to bit 0 of byte k: the factors are 2^(7 * k).
-    w[j] |= ((four * 0x00204081u) & 0x01010101u) << 4;
-  }
+  w.first |= Four{spread(0), spread(1), spread(2), spread(3)};
+  w.second |= Four{spread(4), spread(5), spread(6), spread(7)};
   return w;
 }
 
-// Group g of 32 of a block of 256.
-Words words_of(const BlockQ2_K& block, std::size_t g) {
+// A field of 32 bytes.
+Words field_words(const std::uint8_t* bytes, std::size_t shift, unsigned width) {
+  const auto s = static_cast<unsigned>(shift);
+  return {fields(load_four(bytes), s, width), fields(load_four(bytes + 16), s, width)};
+}
+Words with_high(Words low, Words high, unsigned shift) {
+  return {low.first | high.first << shift, low.second | high.second << shift};
+}
+
+// Group g of 32 of a block.
+Words words_of(const BlockQ4_0& block, std::size_t) { return nibble_words(block.qs); }
+Words words_of(const BlockQ4_1& block, std::size_t) { return nibble_words(block.qs); }
+Words words_of(const BlockQ5_0& block, std::size_t) { return five_bit_words(block.qh, block.qs); }
+Words words_of(const BlockQ5_1& block, std::size_t) { return five_bit_words(block.qh, block.qs); }
+Words words_of(const BlockIQ4_NL& block, std::size_t) { return nibble_words(block.qs); }
+Words words_of(const BlockMXFP4& block, std::size_t) { return nibble_words(block.qs); }
+Words words_of(const BlockQ8_0& block, std::size_t) {
   Words w;
-  for (std::size_t j = 0; j < 8; ++j)
-    w[j] = fields(word_at(block.qs + g / 4 * 32, j), static_cast<unsigned>(2 * (g % 4)), 2);
+  std::memcpy(&w, block.qs, 32);
   return w;
+}
+Words words_of(const BlockQ2_K& block, std::size_t g) {
+  return field_words(block.qs + g / 4 * 32, 2 * (g % 4), 2);
 }
 Words words_of(const BlockQ3_K& block, std::size_t g) {
-  Words w;
-  for (std::size_t j = 0; j < 8; ++j)
-    w[j] = fields(word_at(block.qs + g / 4 * 32, j), static_cast<unsigned>(2 * (g % 4)), 2) |
-           fields(word_at(block.hmask, j), static_cast<unsigned>(g), 1) << 2;
-  return w;
+  return with_high(field_words(block.qs + g / 4 * 32, 2 * (g % 4), 2),
+                   field_words(block.hmask, g, 1), 2);
 }
 Words words_of(const BlockQ4_K& block, std::size_t g) {
-  Words w;
-  for (std::size_t j = 0; j < 8; ++j)
-    w[j] = fields(word_at(block.qs + g / 2 * 32, j), static_cast<unsigned>(4 * (g % 2)), 4);
-  return w;
+  return field_words(block.qs + g / 2 * 32, 4 * (g % 2), 4);
 }
 Words words_of(const BlockQ5_K& block, std::size_t g) {
-  Words w;
-  for (std::size_t j = 0; j < 8; ++j)
-    w[j] = fields(word_at(block.qs + g / 2 * 32, j), static_cast<unsigned>(4 * (g % 2)), 4) |
-           fields(word_at(block.qh, j), static_cast<unsigned>(g), 1) << 4;
-  return w;
+  return with_high(field_words(block.qs + g / 2 * 32, 4 * (g % 2), 4), field_words(block.qh, g, 1),
+                   4);
 }
 Words words_of(const BlockQ6_K& block, std::size_t g) {
-  const std::uint8_t* low = block.ql + g / 4 * 64 + g % 2 * 32;
-  const std::uint8_t* high = block.qh + g / 4 * 32;
-  Words w;
-  for (std::size_t j = 0; j < 8; ++j)
-    w[j] = fields(word_at(low, j), static_cast<unsigned>(4 * (g % 4 / 2)), 4) |
-           fields(word_at(high, j), static_cast<unsigned>(2 * (g % 4)), 2) << 4;
-  return w;
+  return with_high(field_words(block.ql + g / 4 * 64 + g % 2 * 32, 4 * (g % 4 / 2), 4),
+                   field_words(block.qh + g / 4 * 32, 2 * (g % 4), 2), 4);
 }
 Words words_of(const BlockIQ4_XS& block, std::size_t g) { return nibble_words(block.qs + 16 * g); }
 
-// -- Stored blocks into lanes of a bundle --------------------------------------------------------
+// -- Scales of stored blocks into the header of a bundle -----------------------------------------
 
-// Where a block's header entries and codes go.
+// Where a lane's entries of a header go.
 struct Lane {
-  const PackLayout& layout;
-  std::uint8_t* bundle;
-  std::uint32_t lane;
+  std::uint8_t* header;
+  std::size_t lane;
 
-  void codes(std::size_t block, const Words& words) const {
-    put_block(layout, words, lane, bundle + layout.header_bytes + block * layout.code_bytes());
-  }
-  // Entry `index` of a table of halves [index][16 lanes] or of bytes [index][16 lanes] at `offset`.
+  // Entry `index` of a table of halves [index][16 lanes], or of bytes [index][16 lanes] at
+  // `offset`.
   void half(std::size_t index, StoredHalf value) const {
-    put_half(bundle, index * kRowGroup + lane, value);
+    const std::uint16_t bits = value.bits();
+    std::memcpy(header + 2 * (index * kRowGroup + lane), &bits, 2);
   }
   void byte(std::size_t offset, std::size_t index, int value) const {
-    bundle[offset + index * kRowGroup + lane] = static_cast<std::uint8_t>(value);
+    header[offset + index * kRowGroup + lane] = static_cast<std::uint8_t>(value);
   }
 };
 
-// Blocks of 32; `slot` is the index of the block in the bundle.
-void pack_block(const Lane& to, const BlockQ4_0& block, std::size_t slot) {
-  to.half(slot, block.d);
-  to.codes(slot, nibble_words(block.qs));
-}
-void pack_block(const Lane& to, const BlockQ4_1& block, std::size_t slot) {
+// Types with a scale for each block of 32; `slot` is the index of the block in the bundle.
+template <class Block>
+requires std::same_as<Block, BlockQ4_0> || std::same_as<Block, BlockQ5_0> ||
+    std::same_as<Block, BlockQ8_0> || std::same_as<Block, BlockIQ4_NL>
+void put_scales(const Lane& to, const Block& block, std::size_t slot) { to.half(slot, block.d); }
+template <class Block>
+requires std::same_as<Block, BlockQ4_1> || std::same_as<Block, BlockQ5_1>
+void put_scales(const Lane& to, const Block& block, std::size_t) {
   to.half(0, block.d);
   to.half(1, block.m);
-  to.codes(slot, nibble_words(block.qs));
 }
-void pack_block(const Lane& to, const BlockQ5_0& block, std::size_t slot) {
-  to.half(slot, block.d);
-  to.codes(slot, five_bit_words(block.qh, block.qs));
-}
-void pack_block(const Lane& to, const BlockQ5_1& block, std::size_t slot) {
-  to.half(0, block.d);
-  to.half(1, block.m);
-  to.codes(slot, five_bit_words(block.qh, block.qs));
-}
-void pack_block(const Lane& to, const BlockQ8_0& block, std::size_t slot) {
-  Words words;
-  std::memcpy(words.data(), block.qs, 32);
-  to.half(slot, block.d);
-  to.codes(slot, words);
-}
-void pack_block(const Lane& to, const BlockIQ4_NL& block, std::size_t slot) {
-  to.half(slot, block.d);
-  to.codes(slot, nibble_words(block.qs));
-}
-void pack_block(const Lane& to, const BlockMXFP4& block, std::size_t slot) {
+void put_scales(const Lane& to, const BlockMXFP4& block, std::size_t slot) {
   to.byte(0, slot, block.e);
-  to.codes(slot, nibble_words(block.qs));
 }
 
 // Blocks of 256 are bundles of their own.
-template <class Block>
-void pack_codes(const Lane& to, const Block& block) {
-  for (std::size_t g = 0; g < 8; ++g) to.codes(g, words_of(block, g));
-}
-void pack_block(const Lane& to, const BlockQ2_K& block, std::size_t) {
+void put_scales(const Lane& to, const BlockQ2_K& block, std::size_t) {
   to.half(0, block.d);
   to.half(1, block.dmin);
   for (std::size_t g = 0; g < 16; ++g) to.byte(64, g, block.scales[g]);
-  pack_codes(to, block);
 }
-void pack_block(const Lane& to, const BlockQ3_K& block, std::size_t) {
+void put_scales(const Lane& to, const BlockQ3_K& block, std::size_t) {
   std::int8_t scales[16];
   unpack_q3_k_scales(block.scales, scales);
   to.half(0, block.d);
   for (std::size_t g = 0; g < 16; ++g) to.byte(64, g, scales[g]);
-  pack_codes(to, block);
 }
 template <class Block>
 requires std::same_as<Block, BlockQ4_K> || std::same_as<Block, BlockQ5_K>
-void pack_block(const Lane& to, const Block& block, std::size_t) {
+void put_scales(const Lane& to, const Block& block, std::size_t) {
   std::uint8_t scales[8];
   std::uint8_t mins[8];
   unpack_q4_k_scales(block.scales, scales, mins);
@@ -258,35 +231,43 @@ void pack_block(const Lane& to, const Block& block, std::size_t) {
     to.byte(64, g, scales[g]);
     to.byte(192, g, mins[g]);
   }
-  pack_codes(to, block);
 }
-void pack_block(const Lane& to, const BlockQ6_K& block, std::size_t) {
+void put_scales(const Lane& to, const BlockQ6_K& block, std::size_t) {
   to.half(0, block.d);
   for (std::size_t g = 0; g < 16; ++g) to.byte(64, g, block.scales[g]);
-  pack_codes(to, block);
 }
-void pack_block(const Lane& to, const BlockIQ4_XS& block, std::size_t) {
+void put_scales(const Lane& to, const BlockIQ4_XS& block, std::size_t) {
   std::int8_t scales[8];
   unpack_iq4_xs_scales(block, scales);
   to.half(0, block.d);
   for (std::size_t g = 0; g < 8; ++g) to.byte(64, g, scales[g]);
-  pack_codes(to, block);
 }
 
-// Up to 16 rows of stored blocks, of `cols` weights each, into a zeroed group.
-template <class Block>
-void pack_group(BlockType type, const std::byte* source, std::uint32_t lanes, std::uint32_t cols,
-                std::byte* out) {
-  const PackLayout layout = pack_layout(type);
-  const std::size_t block_size = block_type_info(type).block_size;
-  const std::size_t blocks = cols / block_size;
-  const std::size_t in_bundle = 32 * layout.bundle_blocks / block_size;
-  for (std::uint32_t lane = 0; lane < lanes; ++lane) {
-    for (std::size_t b = 0; b < blocks; ++b) {
-      Block block;
-      std::memcpy(&block, source + (lane * blocks + b) * sizeof block, sizeof block);
-      pack_block(Lane{layout, u8(out) + b / in_bundle * layout.bundle_bytes(), lane}, block,
-                 b % in_bundle);
+// Up to 16 rows of stored blocks, of `cols` weights each, into a group.
+template <BlockType kType, class Block>
+void pack_group(const std::byte* source, std::uint32_t lanes, std::uint32_t cols, std::byte* out) {
+  constexpr PackLayout kLayout = pack_layout(kType);
+  constexpr std::size_t kParts = kLayout.bundle_blocks == 8 ? 8 : 1;  // 32 columns each, in a block
+  constexpr std::size_t kInBundle = kLayout.bundle_blocks / kParts;
+  const std::size_t blocks = cols / (32 * kParts);
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const std::size_t slot = b % kInBundle;
+    std::uint8_t* bundle = u8(out) + b / kInBundle * kLayout.bundle_bytes();
+    // Entries of no lane or block are zeros, and so are the codes of blocks past the last.
+    if (slot == 0) std::memset(bundle, 0, kLayout.header_bytes);
+    if (b + 1 == blocks) {
+      const std::size_t end = kLayout.header_bytes + (slot + 1) * kParts * kLayout.code_bytes();
+      std::memset(bundle + end, 0, kLayout.bundle_bytes() - end);
+    }
+    Block block[kRowGroup];
+    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+      std::memcpy(&block[lane], source + (lane * blocks + b) * sizeof(Block), sizeof(Block));
+      put_scales(Lane{bundle, lane}, block[lane], slot);
+    }
+    for (std::size_t g = 0; g < kParts; ++g) {
+      put_block<kLayout>(
+          lanes, [&](std::uint32_t lane) { return words_of(block[lane], g); },
+          bundle + kLayout.header_bytes + (slot * kParts + g) * kLayout.code_bytes());
     }
   }
 }
@@ -295,6 +276,7 @@ void pack_group(BlockType type, const std::byte* source, std::uint32_t lanes, st
 template <class T>
 void pack_float_group(const std::byte* source, std::uint32_t lanes, std::uint32_t cols,
                       std::byte* out) {
+  std::memset(out, 0, round_to_line(std::size_t{cols} * kRowGroup * sizeof(T)));
   for (std::uint32_t lane = 0; lane < lanes; ++lane) {
     const std::byte* row = source + std::size_t{lane} * cols * sizeof(T);
     for (std::size_t c = 0; c < cols; ++c)
@@ -327,12 +309,11 @@ void pack_groups(BlockType type, const std::byte* source, std::uint32_t rows, st
   const std::size_t row_bytes = row_blocks * info.block_bytes;
   for (std::uint32_t group = group_begin; group < group_end; ++group) {
     std::byte* group_out = out + group * group_bytes;
-    std::memset(group_out, 0, group_bytes);
     const std::uint32_t first_row = group * kRowGroup;
     const std::uint32_t lanes = rows - first_row < kRowGroup ? rows - first_row : kRowGroup;
     const std::byte* group_source = source + first_row * row_bytes;
-    const auto pack = [&]<class Block>() {
-      pack_group<Block>(type, group_source, lanes, cols, group_out);
+    const auto pack = [&]<BlockType kType, class Block>() {
+      pack_group<kType, Block>(group_source, lanes, cols, group_out);
     };
     switch (type) {
       case BlockType::kF32:
@@ -343,101 +324,44 @@ void pack_groups(BlockType type, const std::byte* source, std::uint32_t rows, st
         pack_float_group<std::uint16_t>(group_source, lanes, cols, group_out);
         break;
       case BlockType::kQ4_0:
-        pack.template operator()<BlockQ4_0>();
+        pack.template operator()<BlockType::kQ4_0, BlockQ4_0>();
         break;
       case BlockType::kQ4_1:
-        pack.template operator()<BlockQ4_1>();
+        pack.template operator()<BlockType::kQ4_1, BlockQ4_1>();
         break;
       case BlockType::kQ5_0:
-        pack.template operator()<BlockQ5_0>();
+        pack.template operator()<BlockType::kQ5_0, BlockQ5_0>();
         break;
       case BlockType::kQ5_1:
-        pack.template operator()<BlockQ5_1>();
+        pack.template operator()<BlockType::kQ5_1, BlockQ5_1>();
         break;
       case BlockType::kQ8_0:
-        pack.template operator()<BlockQ8_0>();
+        pack.template operator()<BlockType::kQ8_0, BlockQ8_0>();
         break;
       case BlockType::kQ2_K:
-        pack.template operator()<BlockQ2_K>();
+        pack.template operator()<BlockType::kQ2_K, BlockQ2_K>();
         break;
       case BlockType::kQ3_K:
-        pack.template operator()<BlockQ3_K>();
+        pack.template operator()<BlockType::kQ3_K, BlockQ3_K>();
         break;
       case BlockType::kQ4_K:
-        pack.template operator()<BlockQ4_K>();
+        pack.template operator()<BlockType::kQ4_K, BlockQ4_K>();
         break;
       case BlockType::kQ5_K:
-        pack.template operator()<BlockQ5_K>();
+        pack.template operator()<BlockType::kQ5_K, BlockQ5_K>();
         break;
       case BlockType::kQ6_K:
-        pack.template operator()<BlockQ6_K>();
+        pack.template operator()<BlockType::kQ6_K, BlockQ6_K>();
         break;
       case BlockType::kIQ4_NL:
-        pack.template operator()<BlockIQ4_NL>();
+        pack.template operator()<BlockType::kIQ4_NL, BlockIQ4_NL>();
         break;
       case BlockType::kIQ4_XS:
-        pack.template operator()<BlockIQ4_XS>();
+        pack.template operator()<BlockType::kIQ4_XS, BlockIQ4_XS>();
         break;
       case BlockType::kMXFP4:
-        pack.template operator()<BlockMXFP4>();
+        pack.template operator()<BlockType::kMXFP4, BlockMXFP4>();
         break;
-    }
-  }
-}
-
-void unpack_packed_block(BlockType type, const std::byte* group, std::uint32_t block,
-                         PackedBlock& out) {
-  const PackLayout layout = pack_layout(type);
-  const std::uint8_t* bundle = u8(group) + block / layout.bundle_blocks * layout.bundle_bytes();
-  const std::uint32_t slot = block % layout.bundle_blocks;
-  const std::uint8_t* codes = bundle + layout.header_bytes + slot * layout.code_bytes();
-  for (std::uint32_t lane = 0; lane < kRowGroup; ++lane) {
-    const Words words = get_block(layout, codes, lane);
-    for (std::uint32_t c = 0; c < 32; ++c) {
-      const unsigned code = (words[c / 4] >> (8 * (c % 4))) & 0xffu;
-      if (type == BlockType::kIQ4_NL || type == BlockType::kIQ4_XS) {
-        out.q[lane][c] = kIq4Codebook[code];
-      } else if (type == BlockType::kMXFP4) {
-        out.q[lane][c] = kMxfp4DoubledCodebook[code];
-      } else {
-        out.q[lane][c] = static_cast<std::int8_t>(static_cast<int>(code) - layout.offset);
-      }
-    }
-    for (std::uint32_t half = 0; half < 2; ++half) {
-      const std::size_t entry =
-          (layout.block_scales == 2 ? slot * 2 + half : slot) * kRowGroup + lane;
-      float scale = 0;
-      float min = 0;
-      switch (type) {
-        case BlockType::kQ4_1:
-        case BlockType::kQ5_1:
-          scale = get_half(bundle, lane);
-          min = get_half(bundle, kRowGroup + lane);
-          break;
-        case BlockType::kMXFP4:
-          scale = mxfp4_half_scale(bundle[entry]);
-          break;
-        case BlockType::kQ4_K:
-        case BlockType::kQ5_K:
-          scale = get_half(bundle, lane) * static_cast<float>(bundle[64 + entry]);
-          min = -(get_half(bundle, kRowGroup + lane) * static_cast<float>(bundle[192 + entry]));
-          break;
-        case BlockType::kQ2_K:
-          scale = get_half(bundle, lane) * static_cast<float>(bundle[64 + entry] & 15);
-          min = -(get_half(bundle, kRowGroup + lane) * static_cast<float>(bundle[64 + entry] >> 4));
-          break;
-        case BlockType::kQ3_K:
-        case BlockType::kQ6_K:
-        case BlockType::kIQ4_XS:
-          scale = get_half(bundle, lane) *
-                  static_cast<float>(static_cast<std::int8_t>(bundle[64 + entry]));
-          break;
-        default:
-          scale = get_half(bundle, entry);
-          break;
-      }
-      out.scale[half][lane] = scale;
-      out.min[half][lane] = min;
     }
   }
 }

@@ -1,5 +1,7 @@
 #include "src/backend/cpu/packed_weights.h"
 
+#include <algorithm>
+
 #include "src/backend/cpu/pack.h"
 #include "src/base/mapped_file.h"
 
@@ -7,6 +9,7 @@ namespace sluice::cpu {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::uint64_t kSlabBytes = std::uint64_t{8} << 20;  // of a matrix, packed at a time
 
 // Calls visit(source, place) for every matrix of the layers and the output, in the order in which a
 // pass reads them.
@@ -80,14 +83,26 @@ Result<PackedWeights> PackedWeights::pack(const Weights& weights, LayerRange lay
     if (!from || (cancel != nullptr && cancel->load(std::memory_order_relaxed))) return;
     std::byte* out = packed.memory.data() + offset;
     to = PackedMatrix{from.type, from.rows, from.cols, out};
-    pool.parallel_for(
-        to.groups(), 8,
-        [&](std::uint64_t begin, std::uint64_t end) {
-          pack_groups(from.type, from.data, from.rows, from.cols, static_cast<std::uint32_t>(begin),
-                      static_cast<std::uint32_t>(end), out);
-        },
-        cancel);
-    if (weights.mapped) release_mapped_pages(from.data, from.bytes());
+    // A slab at a time, whose mapped pages are then given back: the largest matrix is a quarter of
+    // some models.
+    const std::uint64_t row_bytes = from.bytes() / from.rows;
+    const std::uint64_t groups = std::max<std::uint64_t>(16, kSlabBytes / (row_bytes * kRowGroup));
+    for (std::uint64_t first = 0; first < to.groups(); first += groups) {
+      const std::uint64_t last = std::min<std::uint64_t>(first + groups, to.groups());
+      pool.parallel_for(
+          last - first, 8,
+          [&](std::uint64_t begin, std::uint64_t end) {
+            pack_groups(from.type, from.data, from.rows, from.cols,
+                        static_cast<std::uint32_t>(first + begin),
+                        static_cast<std::uint32_t>(first + end), out);
+          },
+          cancel);
+      if (weights.mapped) {
+        const std::uint64_t begin = first * kRowGroup * row_bytes;
+        const std::uint64_t end = std::min<std::uint64_t>(last * kRowGroup, from.rows) * row_bytes;
+        release_mapped_pages(from.data + begin, end - begin);
+      }
+    }
     offset += aligned(matrix_bytes(to));
     if (on_progress) on_progress(static_cast<double>(offset) / static_cast<double>(total));
   });
