@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <thread>
+#include <utility>
 
 #include "src/base/half.h"
 #include "src/quant/codec.h"
@@ -19,7 +21,8 @@ class Reference {
   Reference(const Model& model, const ReferenceOptions& options)
       : spec_(model.spec), weights_(model.weights), options_(options) {}
 
-  std::vector<Row> run(const std::vector<std::int32_t>& tokens) {
+  void run(const std::vector<std::int32_t>& tokens, std::size_t first,
+           const std::function<void(std::size_t, const Row&)>& visit) {
     std::vector<Row> hidden;  // [tokens][embedding]
     for (const std::int32_t token : tokens) {
       Row row = decode(weights_.embedding.row_range(static_cast<std::uint32_t>(token), 1));
@@ -30,15 +33,19 @@ class Reference {
       attention(layer, hidden);
       feed_forward(layer, hidden);
     }
-    std::vector<Row> logits;
-    for (const Row& row : hidden) {
-      Row out = product(weights_.output, norm(row, weights_.output_norm));
-      if (spec_.logit_softcap > 0) {
-        for (double& x : out) x = spec_.logit_softcap * std::tanh(x / spec_.logit_softcap);
+    constexpr std::size_t kRows = 32;  // of logits at a time
+    for (std::size_t begin = first; begin < hidden.size(); begin += kRows) {
+      const std::size_t end = std::min(begin + kRows, hidden.size());
+      std::vector<Row> x;
+      for (std::size_t t = begin; t < end; ++t) x.push_back(norm(hidden[t], weights_.output_norm));
+      std::vector<Row> logits = product(weights_.output, std::move(x));
+      for (Row& row : logits) {
+        if (spec_.logit_softcap > 0) {
+          for (double& l : row) l = spec_.logit_softcap * std::tanh(l / spec_.logit_softcap);
+        }
       }
-      logits.push_back(out);
+      for (std::size_t t = begin; t < end; ++t) visit(t, logits[t - begin]);
     }
-    return logits;
   }
 
  private:
@@ -48,16 +55,41 @@ class Reference {
     return {values.begin(), values.end()};
   }
 
-  Row product(const MatrixRef& matrix, Row x) const {
+  // In eight sums, which compilers make vectors of.
+  static double dot(const Row& a, const Row& b) {
+    double sums[8] = {};
+    std::size_t i = 0;
+    for (; i + 8 <= a.size(); i += 8) {
+      for (std::size_t k = 0; k < 8; ++k) sums[k] += a[i + k] * b[i + k];
+    }
+    for (; i < a.size(); ++i) sums[0] += a[i] * b[i];
+    return std::accumulate(sums, sums + 8, 0.0);
+  }
+
+  // Of every row of x.
+  std::vector<Row> product(const MatrixRef& matrix, std::vector<Row> x) const {
     if (options_.half_activations && matrix.type == BlockType::kF16) {
-      for (double& v : x) v = to_half(v);
+      for (Row& row : x) {
+        for (double& v : row) v = to_half(v);
+      }
     }
-    Row out(matrix.rows);
-    for (std::uint32_t r = 0; r < matrix.rows; ++r) {
-      const Row w = decode(matrix.row_range(r, 1));
-      out[r] = std::inner_product(w.begin(), w.end(), x.begin(), 0.0);
-    }
+    std::vector<Row> out(x.size(), Row(matrix.rows));
+    const auto rows = [&](std::uint32_t begin, std::uint32_t end) {
+      for (std::uint32_t r = begin; r < end; ++r) {
+        const Row w = decode(matrix.row_range(r, 1));
+        for (std::size_t t = 0; t < x.size(); ++t) out[t][r] = dot(w, x[t]);
+      }
+    };
+    std::vector<std::jthread> helpers;
+    const std::uint32_t share = (matrix.rows + options_.threads - 1) / options_.threads;
+    for (std::uint32_t begin = share; begin < matrix.rows; begin += share)
+      helpers.emplace_back(rows, begin, std::min(begin + share, matrix.rows));
+    rows(0, std::min(share, matrix.rows));
+    helpers.clear();
     return out;
+  }
+  Row product(const MatrixRef& matrix, const Row& x) const {
+    return product(matrix, std::vector<Row>{x})[0];
   }
 
   Row norm(const Row& x, const Vector& weight) const {
@@ -97,20 +129,21 @@ class Reference {
     const LayerWeights& w = weights_.layer[layer];
     const LayerSpec& own = spec_.layer[layer];
     const std::size_t dim = spec_.head_dim;
-    std::vector<Row> queries, keys, values;
+    std::vector<Row> x;
+    for (const Row& row : hidden) x.push_back(norm(row, w.attention_norm));
+    std::vector<Row> queries = product(w.query, x);
+    std::vector<Row> keys = product(w.key, x);
+    std::vector<Row> values = product(w.value, x);
     for (std::size_t t = 0; t < hidden.size(); ++t) {
-      const Row x = norm(hidden[t], w.attention_norm);
-      Row q = product(w.query, x), k = product(w.key, x), v = product(w.value, x);
+      Row &q = queries[t], &k = keys[t], &v = values[t];
       add(q, w.query_bias);
       add(k, w.key_bias);
       add(v, w.value_bias);
       const Rope& rope = spec_.ropes[own.rope];
       for (std::size_t h = 0; h < spec_.heads; ++h) finish_head(q, h * dim, w.query_norm, rope, t);
       for (std::size_t h = 0; h < spec_.kv_heads; ++h) finish_head(k, h * dim, w.key_norm, rope, t);
-      queries.push_back(q);
-      keys.push_back(k);
-      values.push_back(v);
     }
+    std::vector<Row> all_mixed;
     for (std::size_t t = 0; t < hidden.size(); ++t) {
       Row mixed(spec_.heads * dim);
       for (std::size_t h = 0; h < spec_.heads; ++h) {
@@ -118,11 +151,12 @@ class Reference {
         const std::size_t first = own.window != 0 && t + 1 > own.window ? t + 1 - own.window : 0;
         Row scores;
         for (std::size_t p = first; p <= t; ++p) {
-          double dot = 0;
-          for (std::size_t i = 0; i < dim; ++i) dot += queries[t][h * dim + i] * keys[p][from + i];
-          dot *= spec_.attention_scale;
+          double score = 0;
+          for (std::size_t i = 0; i < dim; ++i)
+            score += queries[t][h * dim + i] * keys[p][from + i];
+          score *= spec_.attention_scale;
           const double cap = spec_.attention_softcap;
-          scores.push_back(cap > 0 ? cap * std::tanh(dot / cap) : dot);
+          scores.push_back(cap > 0 ? cap * std::tanh(score / cap) : score);
         }
         const double highest = *std::max_element(scores.begin(), scores.end());
         double sum = 0;
@@ -133,9 +167,12 @@ class Reference {
           }
         }
       }
-      Row out = product(w.attention_output, mixed);
-      add(out, w.attention_output_bias);
-      join(hidden[t], out, w.attention_post_norm);
+      all_mixed.push_back(std::move(mixed));
+    }
+    std::vector<Row> out = product(w.attention_output, std::move(all_mixed));
+    for (std::size_t t = 0; t < hidden.size(); ++t) {
+      add(out[t], w.attention_output_bias);
+      join(hidden[t], out[t], w.attention_post_norm);
     }
   }
 
@@ -152,21 +189,28 @@ class Reference {
     return x <= -10 ? 0 : x >= 10 ? x : to_half(y);
   }
 
-  Row gated(const MatrixRef& gate, const MatrixRef& up, const MatrixRef& down, const Row& x) const {
-    Row g = product(gate, x);
-    const Row u = product(up, x);
-    for (std::size_t i = 0; i < g.size(); ++i) g[i] = activation(g[i]) * u[i];
-    return product(down, g);
+  std::vector<Row> gated(const MatrixRef& gate, const MatrixRef& up, const MatrixRef& down,
+                         const std::vector<Row>& x) const {
+    std::vector<Row> g = product(gate, x);
+    const std::vector<Row> u = product(up, x);
+    for (std::size_t t = 0; t < x.size(); ++t) {
+      for (std::size_t i = 0; i < g[t].size(); ++i) g[t][i] = activation(g[t][i]) * u[t][i];
+    }
+    return product(down, std::move(g));
   }
 
   void feed_forward(std::uint32_t layer, std::vector<Row>& hidden) const {
     const LayerWeights& w = weights_.layer[layer];
+    if (!spec_.layer[layer].experts) {
+      std::vector<Row> x;
+      for (const Row& row : hidden) x.push_back(norm(row, w.feed_forward_norm));
+      std::vector<Row> out = gated(w.gate, w.up, w.down, x);
+      for (std::size_t t = 0; t < hidden.size(); ++t)
+        join(hidden[t], std::move(out[t]), w.feed_forward_post_norm);
+      return;
+    }
     for (Row& row : hidden) {
       const Row x = norm(row, w.feed_forward_norm);
-      if (!spec_.layer[layer].experts) {
-        join(row, gated(w.gate, w.up, w.down, x), w.feed_forward_post_norm);
-        continue;
-      }
       Row p = product(w.router, x);
       const double highest = *std::max_element(p.begin(), p.end());
       for (double& v : p) v = std::exp(v - highest);  // the normalisation cancels below
@@ -179,7 +223,7 @@ class Reference {
       Row mixed(row.size());
       for (std::size_t k = 0; k < spec_.experts_used; ++k) {
         const std::size_t e = order[k];
-        const Row out = gated(w.expert_gate[e], w.expert_up[e], w.expert_down[e], x);
+        const Row out = gated(w.expert_gate[e], w.expert_up[e], w.expert_down[e], {x})[0];
         for (std::size_t i = 0; i < out.size(); ++i) mixed[i] += p[e] / sum * out[i];
       }
       join(row, mixed, w.feed_forward_post_norm);
@@ -196,7 +240,18 @@ class Reference {
 std::vector<std::vector<double>> reference_logits(const Model& model,
                                                   const std::vector<std::int32_t>& tokens,
                                                   const ReferenceOptions& options) {
-  return Reference(model, options).run(tokens);
+  std::vector<std::vector<double>> all;
+  visit_reference_logits(
+      model, tokens, 0, [&](std::size_t, const std::vector<double>& row) { all.push_back(row); },
+      options);
+  return all;
+}
+
+void visit_reference_logits(
+    const Model& model, const std::vector<std::int32_t>& tokens, std::size_t first,
+    const std::function<void(std::size_t, const std::vector<double>&)>& visit,
+    const ReferenceOptions& options) {
+  Reference(model, options).run(tokens, first, visit);
 }
 
 }  // namespace sluice::test
