@@ -51,10 +51,9 @@ Status evaluate(const std::string& path, const std::string& text, std::size_t mo
 
   constexpr std::uint32_t kSkip = kWindow / 2;
   const auto candidates = static_cast<std::size_t>(tokenizer->vocab_size());
-  SLUICE_ASSIGN_OR_RETURN(
-      cli::ReferenceWriter writer,
-      cli::ReferenceWriter::create(
-          to, {static_cast<std::uint32_t>(candidates), kWindow, kSkip, tokens}));
+  SLUICE_ASSIGN_OR_RETURN(cli::ReferenceWriter writer,
+                          cli::ReferenceWriter::create(to, {static_cast<std::uint32_t>(candidates),
+                                                            kWindow, kSkip, tokens}));
   test::ReferenceOptions options;
   options.threads = std::max(1u, std::thread::hardware_concurrency());
   double nll = 0;

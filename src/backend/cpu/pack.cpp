@@ -1,6 +1,6 @@
 #include "src/backend/cpu/pack.h"
 
-#include <array>
+#include <algorithm>
 #include <concepts>
 #include <cstring>
 
@@ -16,13 +16,36 @@ std::size_t round_to_line(std::size_t bytes) { return (bytes + kLine - 1) / kLin
 
 std::uint8_t* u8(std::byte* p) { return reinterpret_cast<std::uint8_t*>(p); }
 
-// Four words in a vector of the compiler's own, so that every target gets its instructions.
+// Words and halves in vectors of the compiler's own, so that every target gets its instructions.
 using Four = std::uint32_t __attribute__((vector_size(16)));
+using Eight = std::uint16_t __attribute__((vector_size(16)));
 
-Four load_four(const std::uint8_t* p) {
+Four load_four(const void* p) {
   Four v;
   std::memcpy(&v, p, sizeof v);
   return v;
+}
+
+Four low_pairs(Four a, Four b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
+Four high_pairs(Four a, Four b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
+Eight low_pairs(Eight a, Eight b) {
+  return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+}
+Eight high_pairs(Eight a, Eight b) {
+  return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+}
+
+// Transposes N vectors of N elements: each round interleaves the first half with the second.
+template <class Vector, std::size_t N>
+void transpose(Vector (&v)[N]) {
+  for (std::size_t round = 1; round < N; round *= 2) {
+    Vector next[N];
+    for (std::size_t i = 0; i < N / 2; ++i) {
+      next[2 * i] = low_pairs(v[i], v[i + N / 2]);
+      next[2 * i + 1] = high_pairs(v[i], v[i + N / 2]);
+    }
+    std::memcpy(v, next, sizeof next);
+  }
 }
 
 // Each byte's bit field of `width` bits at `shift`.
@@ -78,14 +101,9 @@ void store_word(std::uint8_t* line, std::size_t lane, std::uint32_t word) {
 // Words i of 16 lanes become line i, for four i.
 void store_four_lines(const Four (&lanes)[kRowGroup], std::uint8_t* lines) {
   for (std::size_t l = 0; l < kRowGroup; l += 4) {
-    const Four a = __builtin_shufflevector(lanes[l], lanes[l + 1], 0, 4, 1, 5);
-    const Four b = __builtin_shufflevector(lanes[l], lanes[l + 1], 2, 6, 3, 7);
-    const Four c = __builtin_shufflevector(lanes[l + 2], lanes[l + 3], 0, 4, 1, 5);
-    const Four d = __builtin_shufflevector(lanes[l + 2], lanes[l + 3], 2, 6, 3, 7);
-    const Four line[4] = {
-        __builtin_shufflevector(a, c, 0, 1, 4, 5), __builtin_shufflevector(a, c, 2, 3, 6, 7),
-        __builtin_shufflevector(b, d, 0, 1, 4, 5), __builtin_shufflevector(b, d, 2, 3, 6, 7)};
-    for (std::size_t i = 0; i < 4; ++i) std::memcpy(lines + kLine * i + 4 * l, &line[i], 16);
+    Four v[4] = {lanes[l], lanes[l + 1], lanes[l + 2], lanes[l + 3]};
+    transpose(v);
+    for (std::size_t i = 0; i < 4; ++i) std::memcpy(lines + kLine * i + 4 * l, &v[i], 16);
   }
 }
 
@@ -272,16 +290,28 @@ void pack_group(const std::byte* source, std::uint32_t lanes, std::uint32_t cols
   }
 }
 
-// [rows][cols] elements to [cols][16 lanes].
-template <class T>
+// [rows][cols] elements to [cols][16 lanes], squares of a vector's width at a time.
+template <class Vector>
 void pack_float_group(const std::byte* source, std::uint32_t lanes, std::uint32_t cols,
                       std::byte* out) {
-  std::memset(out, 0, round_to_line(std::size_t{cols} * kRowGroup * sizeof(T)));
-  for (std::uint32_t lane = 0; lane < lanes; ++lane) {
-    const std::byte* row = source + std::size_t{lane} * cols * sizeof(T);
-    for (std::size_t c = 0; c < cols; ++c)
-      std::memcpy(out + (c * kRowGroup + lane) * sizeof(T), row + c * sizeof(T), sizeof(T));
-  }
+  constexpr std::size_t kElement = sizeof(Vector{}[0]);
+  constexpr std::size_t kSide = sizeof(Vector) / kElement;
+  const std::size_t row_bytes = std::size_t{cols} * kElement;
+  std::memset(out + row_bytes * kRowGroup, 0,
+              round_to_line(row_bytes * kRowGroup) - row_bytes * kRowGroup);
+  const auto square = [&](std::size_t c, std::size_t width) __attribute__((always_inline)) {
+    for (std::size_t l = 0; l < kRowGroup; l += kSide) {
+      Vector v[kSide] = {};
+      for (std::size_t i = 0; i < kSide && l + i < lanes; ++i)
+        std::memcpy(&v[i], source + (l + i) * row_bytes + c * kElement, width * kElement);
+      transpose(v);
+      for (std::size_t i = 0; i < width; ++i)
+        std::memcpy(out + ((c + i) * kRowGroup + l) * kElement, &v[i], sizeof(Vector));
+    }
+  };
+  const std::size_t whole = cols / kSide * kSide;
+  for (std::size_t c = 0; c < whole; c += kSide) square(c, kSide);
+  if (whole < cols) square(whole, cols - whole);
 }
 
 }  // namespace
@@ -317,11 +347,11 @@ void pack_groups(BlockType type, const std::byte* source, std::uint32_t rows, st
     };
     switch (type) {
       case BlockType::kF32:
-        pack_float_group<std::uint32_t>(group_source, lanes, cols, group_out);
+        pack_float_group<Four>(group_source, lanes, cols, group_out);
         break;
       case BlockType::kF16:
       case BlockType::kBF16:
-        pack_float_group<std::uint16_t>(group_source, lanes, cols, group_out);
+        pack_float_group<Eight>(group_source, lanes, cols, group_out);
         break;
       case BlockType::kQ4_0:
         pack.template operator()<BlockType::kQ4_0, BlockQ4_0>();
