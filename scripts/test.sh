@@ -2,7 +2,7 @@
 # All checks:  scripts/test.sh [--quick]
 # Installs what the tests need, then: formatting, release build, static analysis of changed files, unit tests
 # under ASan and UBSan, a short run of each fuzzer, the threaded tests under TSan, the kernels on 64-bit ARM
-# under qemu, and last the release suite, whose closing lines end the output. Exit code 0 only when every part
+# under qemu (the same bits as here), and last the release suite, whose closing lines end the output. Exit code 0 only when every part
 # passed; all parts run even if one fails. Quick the second time: builds are incremental, clean analysis
 # results are kept.
 #
@@ -82,11 +82,11 @@ if ! $quick && { command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; 
 check "release build" build release all -DSLUICE_TESTS=ON -DSLUICE_BENCHMARKS=ON
 if ! $quick; then
 check_in_time "static analysis of changed files" scripts/check_tidy.sh "${SLUICE_TIDY_SECONDS:-60}"
+check_in_time "kernels on aarch64 under qemu" aarch64
 check_in_time "unit tests under ASan and UBSan" asan
 fi
 check_in_time "fuzzers, briefly" fuzz
 $quick || check_in_time "threaded tests under TSan" tsan
-$quick || check_in_time "kernels on aarch64 under qemu" aarch64
 
 say "==> release tests"
 [ ${#failed[@]} -eq 0 ] || say "parts that failed so far: $(printf '%s; ' "${failed[@]}")"

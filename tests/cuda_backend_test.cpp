@@ -96,6 +96,11 @@ TEST_CASE("reference models give the CPU backend's tokens") {
     if (path.empty()) return;
     CAPTURE(name);
     for (const KvCacheType kv : kCaches) {
+      // What differs between models is the same for both caches, but for heads and windows.
+      const bool own_attention = name == std::string_view("llama") ||
+                                 name == std::string_view("gemma2") ||
+                                 name == std::string_view("phi3");
+      if (kv != KvCacheType::kInt8 && !own_attention) continue;
       ModelRun cpu(path, options(kv), kPositions);
       ModelRun gpu = on_gpu(path, kv);
       const std::size_t vocabulary = cpu.spec().vocabulary;

@@ -158,23 +158,82 @@ void check_attention_against_double(const AttentionCase& input) {
   }
 }
 
+// A digest of bytes (FNV-1a), so that results can be held against those of other machines.
+class Digest {
+ public:
+  void add(const void* data, std::size_t bytes) {
+    const auto* p = static_cast<const unsigned char*>(data);
+    for (std::size_t i = 0; i < bytes; ++i) hash_ = (hash_ ^ p[i]) * 0x100000001b3;
+  }
+  void add(const std::vector<float>& values) { add(values.data(), 4 * values.size()); }
+  std::uint64_t value() const { return hash_; }
+
+ private:
+  std::uint64_t hash_ = 0xcbf29ce484222325;
+};
+
 }  // namespace
+
+// Every table has the generic one's bits on its own machine; these numbers tie the machines
+// together: an x86-64 and a 64-bit ARM processor draw the same tokens.
+TEST_CASE("kernels give the same bits on every architecture") {
+  Random random(2024);
+  Digest products;
+  for (const BlockTypeInfo& info : block_types()) {
+    const std::uint32_t rows = 21, cols = 512, x_rows = 3;
+    Packed packed(info.type, random_blocks(info.type, rows, cols, random), rows, cols);
+    std::vector<float> x(std::size_t{x_rows} * cols);
+    for (float& v : x) v = uniform(random, -2.0f, 2.0f);
+    std::vector<float> out(std::size_t{x_rows} * rows);
+    if (is_float_type(info.type)) {
+      generic().matmul_float(packed.matrix, 0, packed.matrix.groups(), x.data(), cols, x_rows,
+                             out.data(), rows);
+    } else {
+      Activations q(generic(), x, x_rows, cols);
+      generic().matmul(packed.matrix, 0, packed.matrix.groups(), q.rows, out.data(), rows);
+    }
+    products.add(out);
+  }
+  CHECK(products.value() == 11903243646453613596u);
+
+  Digest attention;
+  for (const KvType type : {KvType::kInt8, KvType::kInt4, KvType::kF16, KvType::kF32}) {
+    auto one = AttentionCase::make(KvLayout{type, 80}, 3, 4, 600, 0, 30.0f, 1, random);
+    one.store(generic());
+    const auto state = one.run(generic(), 0, 3);
+    attention.add(state.output);
+    attention.add(state.sum);
+  }
+  CHECK(attention.value() == 9265034810206591263u);
+
+  Digest vectors;
+  std::vector<float> x(333), y(333), out(333);
+  for (float& v : x) v = uniform(random, -9.0f, 9.0f);
+  for (float& v : y) v = uniform(random, -1.0f, 1.0f);
+  generic().rms_norm(x.data(), y.data(), 333, 1e-6f, out.data());
+  vectors.add(out);
+  generic().silu_mul(x.data(), y.data(), 333, out.data());
+  vectors.add(out);
+  generic().gelu_mul(x.data(), y.data(), 333, out.data());
+  vectors.add(out);
+  generic().softmax(x.data(), 333);
+  vectors.add(x);
+  CHECK(vectors.value() == 5948231255115960202u);
+}
 
 // Files with packed weights outlive a build: another layout must have another number.
 TEST_CASE("the packed layout is the one of its version") {
-  std::uint64_t hash = 0xcbf29ce484222325;
+  Digest digest;
   for (const BlockTypeInfo& info : block_types()) {
     const std::uint32_t rows = 37;
     const std::uint32_t cols = 512;
     std::vector<std::byte> source(std::size_t{rows} * cols / info.block_size * info.block_bytes);
     for (std::size_t i = 0; i < source.size(); ++i) source[i] = std::byte(i * i % 251 & 0x7b);
     Packed packed(info.type, source, rows, cols);
-    for (std::size_t i = 0; i < packed_bytes(info.type, rows, cols); ++i) {
-      hash = (hash ^ std::to_integer<std::uint64_t>(packed.matrix.data[i])) * 0x100000001b3;
-    }
+    digest.add(packed.matrix.data, packed_bytes(info.type, rows, cols));
   }
   CHECK(kPackVersion == 1);
-  CHECK(hash == 5308175453228087412u);
+  CHECK(digest.value() == 5308175453228087412u);
 }
 
 TEST_CASE("packing keeps every weight exactly") {
