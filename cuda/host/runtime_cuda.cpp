@@ -190,6 +190,8 @@ void Device::run(const Graph& graph) {
                "launching a graph");
 }
 
+std::uint32_t capability_major(const Device& device) { return device.info().major; }
+
 void queue_kernel(Device& device, const void* kernel, const LaunchShape& shape, void* args) {
   if (shape.blocks == 0) return;
   Device::State& state = device.state();

@@ -122,6 +122,8 @@ void Device::run(const Graph& graph) {
   for (const auto& step : *static_cast<std::vector<std::function<void()>>*>(graph.handle())) step();
 }
 
+std::uint32_t capability_major(const Device& device) { return device.info().major; }
+
 void queue_emulated(Device& device, const LaunchShape& shape, std::function<void()> body) {
   Device::State& state = device.state();
   const auto step = [&state, shape, body = std::move(body)] {
