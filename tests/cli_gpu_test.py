@@ -82,6 +82,14 @@ class Gpu(unittest.TestCase):
         _, said = self.generate("-ngl", "1")
         self.assertIn(b"1 of 3 layers are on the GPU, 2 on the CPU", said)
 
+    def test_packed_weights_are_of_the_cpu(self):
+        with tempfile.TemporaryDirectory() as home:
+            command = [SLUICE, "run", "-m", str(self.model), "--raw", "-p", "a", "-n", "1", "--packed-cache"]
+            done = subprocess.run(command, capture_output=True, timeout=100, stdin=subprocess.DEVNULL, env={"HOME": home})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(b"packed weights are not kept for later starts: all layers are on the GPU", done.stderr)
+            self.assertEqual(list(Path(home).iterdir()), [])
+
     def test_messages(self):
         for arguments, message in [
             (["--device", "cuda:7"], b"there is no device cuda:7; this machine has 1"),

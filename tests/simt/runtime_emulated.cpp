@@ -38,7 +38,8 @@ Result<std::vector<DeviceInfo>> list_devices() {
                        .minor = 0,
                        .multiprocessors = 4,
                        .total_bytes = machine.bytes,
-                       .free_bytes = machine.bytes});
+                       .free_bytes = machine.bytes,
+                       .bandwidth = machine.bandwidth});
   }
   return devices;
 }
