@@ -104,6 +104,23 @@ class Gpu(unittest.TestCase):
         self.assertIn(b"int4, int8 or f16", said)
         self.assertIn(b"running on the CPU", said)
 
+    def test_fit(self):
+        fit = json.loads(run("inspect", self.model, "--fit", "-c", "64,128", "--json").stdout)["gpu_fit"]
+        self.assertEqual([device["name"] for device in fit["devices"]], ["emulated GPU"])
+        rows = {(row["context"], row["kv"]): row for row in fit["contexts"]}
+        self.assertEqual(len(rows), 8)
+        self.assertEqual(2 * rows[64, "f16"]["kv_bytes"], rows[128, "f16"]["kv_bytes"])
+        for (context, kv), row in rows.items():
+            self.assertEqual(row["gpu_layers"], 0 if kv == "f32" else 3)
+            self.assertGreater(row["tokens_per_s"], 0)
+        text = run("inspect", self.model, "--fit", "-c", "64", "--device", "cuda:0").stdout
+        self.assertIn(b"1000 GB/s by data sheet", text)
+        self.assertRegex(text, rb"\n64 .* 3/3 .* t/s.*on the CPU\n")
+        self.assertIn(b"f32 needs --device cpu: running on the CPU", text)
+        self.assertNotIn(b"GPU", run("inspect", self.model, "--fit", "-c", "64", "--device", "cpu").stdout)
+        self.assertIn(b"there is no device cuda:7", run("inspect", self.model, "--fit", "--device", "cuda:7", code=2).stderr)
+        self.assertIn(b"--device belongs to --fit", run("inspect", self.model, "--device", "cuda", code=2).stderr)
+
     def test_help_names_the_device(self):
         self.assertIn(b"cuda", run("run", "--help-all").stdout)
 

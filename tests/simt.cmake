@@ -32,6 +32,7 @@ target_compile_definitions(sluice_emulated PRIVATE SLUICE_VERSION="${PROJECT_VER
 add_test(NAME cli_gpu COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cli_gpu_test.py $<TARGET_FILE:sluice_emulated>
                               $<TARGET_FILE:make_model>)
 set_tests_properties(cli_gpu PROPERTIES TIMEOUT 300 LABELS not_sanitized)
+sluice_test(gpu_fit PLAIN LINK sluice_cli sluice_emulated_gpu sluice_model_maker)
 if(SLUICE_CUDA)  # on a GPU, by scripts/gpu_check.sh
   add_executable(test_cuda_device cuda_backend_test.cpp cuda_int4_test.cpp)
   target_compile_definitions(test_cuda_device PRIVATE SLUICE_ON_DEVICE)
