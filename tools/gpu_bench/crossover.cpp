@@ -63,6 +63,7 @@ class Problem {
 
   Result<double> seconds(Device& device, bool quick, Arithmetic arithmetic,
                          std::int32_t x_rows) const {
+    device.zero(out_.at<std::uint8_t>(), out_.size());  // nothing of the other kernel's
     const auto queue = [&] {
       for (std::size_t i = 0; i < count_; ++i) launch(device, arithmetic, x_rows, i);
     };
