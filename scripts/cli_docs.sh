@@ -72,7 +72,8 @@ TEXT
   values, 200 levels. A template that refuses the conversation (`raise_exception`) ends it with exit code 1 and its own
   words; any other fault of it is exit code 3, with line and column.
 - `tokenize --json`: `{"ids": [...]}`; where stdin is a JSON array of strings, a list of these.
-- `inspect --json`: one object with the overview, all metadata, all tensors, and with `--fit` the memory plans.
+- `inspect --json`: one object with the overview, all metadata, all tensors, and with `--fit` the memory plans, those for GPUs as
+  `gpu_fit` where the program has a GPU backend.
 - `perplexity` ends with a line `perplexity: P +- E over N tokens`, E being the standard error. With a saved reference it also
   prints the mean Kullback-Leibler divergence, how often the likeliest token is the same, and the change of
   perplexity. The file's format is in [FORMATS.md](FORMATS.md).

@@ -2,7 +2,7 @@
 # Proves and measures the CUDA backend on this machine's GPU, in one go and without a network:
 #
 #   scripts/gpu_check.sh             builds for the present GPU; its logits must be those of the emulator, bit for bit, and near
-#                                    the CPU's; then the tables of tools/gpu_bench.cpp
+#                                    the CPU's; then the tables of tools/gpu_bench/
 #   scripts/gpu_check.sh --dry-run   everything but the GPU: builds, and runs the same programs on the emulator
 #   scripts/gpu_check.sh --dry-run --quick   the same without building the whole program a second time, for the tests
 #

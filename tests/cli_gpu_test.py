@@ -82,6 +82,14 @@ class Gpu(unittest.TestCase):
         _, said = self.generate("-ngl", "1")
         self.assertIn(b"1 of 3 layers are on the GPU, 2 on the CPU", said)
 
+    def test_packed_weights_are_of_the_cpu(self):
+        with tempfile.TemporaryDirectory() as home:
+            command = [SLUICE, "run", "-m", str(self.model), "--raw", "-p", "a", "-n", "1", "--packed-cache"]
+            done = subprocess.run(command, capture_output=True, timeout=100, stdin=subprocess.DEVNULL, env={"HOME": home})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(b"packed weights are not kept for later starts: all layers are on the GPU", done.stderr)
+            self.assertEqual(list(Path(home).iterdir()), [])
+
     def test_messages(self):
         for arguments, message in [
             (["--device", "cuda:7"], b"there is no device cuda:7; this machine has 1"),
@@ -95,6 +103,23 @@ class Gpu(unittest.TestCase):
         _, said = self.generate("--kv", "f32")
         self.assertIn(b"int4, int8 or f16", said)
         self.assertIn(b"running on the CPU", said)
+
+    def test_fit(self):
+        fit = json.loads(run("inspect", self.model, "--fit", "-c", "64,128", "--json").stdout)["gpu_fit"]
+        self.assertEqual([device["name"] for device in fit["devices"]], ["emulated GPU"])
+        rows = {(row["context"], row["kv"]): row for row in fit["contexts"]}
+        self.assertEqual(len(rows), 8)
+        self.assertEqual(2 * rows[64, "f16"]["kv_bytes"], rows[128, "f16"]["kv_bytes"])
+        for (context, kv), row in rows.items():
+            self.assertEqual(row["gpu_layers"], 0 if kv == "f32" else 3)
+            self.assertGreater(row["tokens_per_s"], 0)
+        text = run("inspect", self.model, "--fit", "-c", "64", "--device", "cuda:0").stdout
+        self.assertIn(b"1000 GB/s by data sheet", text)
+        self.assertRegex(text, rb"\n64 .* 3/3 .* t/s.*on the CPU\n")
+        self.assertIn(b"f32 needs --device cpu: running on the CPU", text)
+        self.assertNotIn(b"GPU", run("inspect", self.model, "--fit", "-c", "64", "--device", "cpu").stdout)
+        self.assertIn(b"there is no device cuda:7", run("inspect", self.model, "--fit", "--device", "cuda:7", code=2).stderr)
+        self.assertIn(b"--device belongs to --fit", run("inspect", self.model, "--device", "cuda", code=2).stderr)
 
     def test_help_names_the_device(self):
         self.assertIn(b"cuda", run("run", "--help-all").stdout)

@@ -454,26 +454,40 @@ TEST_CASE("placement: what fits goes to the GPU, the rest stays on the CPU") {
   cuda::emulated_machine() = {};
 }
 
-TEST_CASE("an f16 cache that wants more shared memory than a GPU has is an error, int8 is not") {
+TEST_CASE("an f16 cache that wants more shared memory than a GPU has: the CPU, or an error") {
   ModelShape shape = small_shape("llama");
   shape.heads = 2;
   shape.head_dim = 256;
   Placed placed(shape);
   placed.request.cpu.pool = std::make_shared<cpu::ThreadPool>(1);
-  const auto create = [&](std::uint32_t major, KvCacheType kv) {
+  const auto place_on = [&](std::uint32_t major, KvCacheType kv, Kind kind) {
     cuda::emulated_machine() = {};
     cuda::emulated_machine().major = major;
     placed.request.cpu.kv = kv;
-    const auto placement = place(placed.request);
-    REQUIRE(placement.ok());
-    return create_backend(placed.request, *placement);
+    placed.request.choice.kind = kind;
+    return place(placed.request);
   };
-  CHECK(create(8, KvCacheType::kF16).ok());
-  CHECK(create(7, KvCacheType::kInt8).ok());
-  const auto refused = create(7, KvCacheType::kF16);
+  for (const auto& [major, kv] : {std::pair{8u, KvCacheType::kF16}, {7u, KvCacheType::kInt8}}) {
+    const auto fits = place_on(major, kv, Kind::kAuto);
+    REQUIRE(fits.ok());
+    CHECK(fits->parts[0].gpu);
+    CHECK(fits->notes.empty());
+    CHECK(create_backend(placed.request, *fits).ok());
+  }
+  const auto on_cpu = place_on(7, KvCacheType::kF16, Kind::kAuto);
+  REQUIRE(on_cpu.ok());
+  CHECK(!on_cpu->parts[0].gpu);
+  REQUIRE(on_cpu->notes.size() == 1);
+  CHECK(on_cpu->notes[0].find("over an f16 cache with heads of 256 values") != std::string::npos);
+  CHECK(on_cpu->notes[0].ends_with(": running on the CPU"));
+  const auto refused = place_on(7, KvCacheType::kF16, Kind::kGpu);
   REQUIRE(!refused.ok());
   CHECK(refused.error().code == ErrorCode::kUsage);
   CHECK(refused.error().message.find("--kv int8") != std::string::npos);
+  // What was placed for a better device.
+  Placement placement = place_on(8, KvCacheType::kF16, Kind::kGpu).value();
+  cuda::emulated_machine().major = 7;
+  CHECK(create_backend(placed.request, placement).error().code == ErrorCode::kUsage);
   cuda::emulated_machine() = {};
 }
 
@@ -498,6 +512,15 @@ TEST_CASE("placement: no device, no backend, wrong device, unknown cache") {
   CHECK(place(request).error().code == ErrorCode::kUsage);
 
   request.choice = {};
+  request.cpu.packed_file.directory = "kept";
+  CHECK(place(request)->notes ==
+        std::vector<std::string>{"packed weights are not kept for later starts: all layers "
+                                 "are on the GPU"});
+  request.choice.gpu_layers = 1;
+  REQUIRE(place(request)->notes.size() == 1);
+  CHECK(place(request)->notes[0] == "1 of 2 layers are on the GPU, 1 on the CPU");
+  request.choice = {};
+  request.cpu.packed_file.directory.clear();
   request.cpu.kv = KvCacheType::kF16;
   const auto f16 = place(request);
   REQUIRE(f16.ok());

@@ -172,6 +172,16 @@ TEST_CASE("an int4 cache runs no more sequences at a time than it was made for")
   SchedulerOptions options;
   options.slots = 12;
   check_same(*engine, options, requests, alone, random);
+  // 2 blocks that a pass of 64 rows fills, and two for each of three sequences.
+  CHECK(Scheduler(*engine, options).note() ==
+        "3 sequences run at a time, not 12: the KV cache was made for no more, it can write to 8 "
+        "blocks in a pass");
+  options.slots = 3;
+  CHECK(Scheduler(*engine, options).note().empty());
+  options.slots = 17;
+  const auto int8 = make_engine(random, {.context = 64, .max_logits = 16});
+  CHECK(Scheduler(*int8, options).note() ==
+        "16 sequences run at a time, not 17: passes have logits for no more");
 }
 
 TEST_CASE("a common beginning is run once, also when all arrive together") {

@@ -39,6 +39,8 @@ void check_tiles(MatvecProblem& problem, std::uint32_t x_rows, bool reversed) {
   if (x_rows <= 2) CHECK(check_dp4a<Tiles, 2>(problem, reversed) == "");
   if (x_rows == 3) CHECK(check_dp4a<Tiles, 3>(problem, reversed) == "");
   if (x_rows <= 4) CHECK(check_dp4a<Tiles, 4>(problem, reversed) == "");
+  if (x_rows == 5) CHECK(check_dp4a<Tiles, 6>(problem, reversed) == "");
+  if (x_rows > 4 && x_rows <= 8) CHECK(check_dp4a<Tiles, 8>(problem, reversed) == "");
   if (x_rows <= 8) CHECK(check_mma<Tiles, 8>(problem, reversed) == "");
   CHECK(check_mma<Tiles, 16>(problem, reversed) == "");
 }

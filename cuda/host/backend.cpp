@@ -136,16 +136,20 @@ std::vector<Size> work_sizes(const ModelSpec& spec, const GpuOptions& options,
 
 // Devices of compute capability 7.5 give a block of threads 64 KiB of shared memory, all later ones
 // 99 KiB at least ("Technical Specifications per Compute Capability").
-Status check_shared_memory(const DeviceInfo& device, const ModelSpec& spec,
-                           const GpuOptions& options) {
-  const std::int32_t limit = (device.major < 8 ? 64 : 99) * 1024;
-  const std::int32_t wanted =
-      attention_shared_bytes(page_kind(options.kv), static_cast<std::int32_t>(spec.head_dim));
-  if (wanted <= limit) return {};
+GpuInfo gpu_info(const DeviceInfo& device) {
+  return {device.name, device.total_bytes, device.free_bytes,
+          std::uint64_t{device.major < 8 ? 64u : 99u} * 1024, device.bandwidth};
+}
+
+// Whether attention over such a cache has the shared memory that it takes.
+Status check_shared_memory(const GpuInfo& device, const ModelSpec& spec, KvCacheType kv) {
+  const auto wanted = static_cast<std::uint64_t>(
+      attention_shared_bytes(page_kind(kv), static_cast<std::int32_t>(spec.head_dim)));
+  if (wanted <= device.shared_bytes) return {};
   return make_error(ErrorCode::kUsage,
                     "attention over an {} cache with heads of {} values takes {} bytes of shared "
-                    "memory, {} has {}: use --kv int8",
-                    page_name(options.kv), spec.head_dim, wanted, device.name, limit);
+                    "memory, {} has {} (--kv int8 takes less)",
+                    page_name(kv), spec.head_dim, wanted, device.name, device.shared_bytes);
 }
 
 }  // namespace
@@ -182,7 +186,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::create(const Model& model,
   const ModelSpec& spec = model.spec;
   SLUICE_ASSIGN_OR_RETURN(backend->device_, Device::open(options.device));
   Device& device = *backend->device_;
-  SLUICE_RETURN_IF_ERROR(check_shared_memory(device.info(), spec, options));
+  SLUICE_RETURN_IF_ERROR(check_shared_memory(gpu_info(device.info()), spec, options.kv));
   SLUICE_ASSIGN_OR_RETURN(
       backend->weights_,
       upload_weights(device, model, options.layers, options.kv, options.positions, *options.pool,
@@ -308,13 +312,11 @@ class CudaPlatform final : public GpuPlatform {
   Result<std::vector<GpuInfo>> devices() const override {
     SLUICE_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> found, list_devices());
     std::vector<GpuInfo> devices;
-    for (const DeviceInfo& device : found) {
-      devices.push_back({device.name, device.total_bytes, device.free_bytes});
-    }
+    for (const DeviceInfo& device : found) devices.push_back(gpu_info(device));
     return devices;
   }
 
-  Status supports(const ModelSpec& spec, KvCacheType kv) const override {
+  Status supports(const GpuInfo& device, const ModelSpec& spec, KvCacheType kv) const override {
     if (spec.head_dim > static_cast<std::uint32_t>(kMaxHeadDim)) {
       return make_error(ErrorCode::kUsage,
                         "the GPU's attention has heads of up to {} values, this model's have {}",
@@ -330,7 +332,7 @@ class CudaPlatform final : public GpuPlatform {
                         "on the GPU the KV cache is int4, int8 or f16 (--kv int8, say); f32 needs "
                         "--device cpu");
     }
-    return {};
+    return check_shared_memory(device, spec, kv);
   }
 
   MemoryPlan plan_memory(const Model& model, const GpuOptions& options) const override {

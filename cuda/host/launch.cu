@@ -5,16 +5,15 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "cuda/host/queue.h"
+#include "cuda/host/few_rows.h"
+#include "cuda/host/queue_matvec.h"
 #include "cuda/kernels/activate.cuh"
 #include "cuda/kernels/attention.cuh"
 #include "cuda/kernels/attention_merge.cuh"
 #include "cuda/kernels/experts.cuh"
 #include "cuda/kernels/gated.cuh"
 #include "cuda/kernels/gemm.cuh"
-#include "cuda/kernels/matvec_dp4a.cuh"
 #include "cuda/kernels/matvec_float.cuh"
-#include "cuda/kernels/matvec_mma.cuh"
 #include "cuda/kernels/norm.cuh"
 #include "cuda/kernels/qkv.cuh"
 #include "cuda/kernels/quantize.cuh"
@@ -26,35 +25,10 @@
 namespace sluice::cuda {
 namespace {
 
-template <class Args>
-void queue(Device& device, void (*kernel)(Args), const LaunchShape& shape, const Args& args) {
-#if defined(__CUDACC__)
-  Args copy = args;
-  queue_kernel(device, reinterpret_cast<const void*>(kernel), shape, &copy);
-#else
-  queue_emulated(device, shape, [kernel, args] { kernel(args); });
-#endif
-}
+constexpr std::int32_t kMostDp4a = largest_dp4a_rows();
 
-// Which kernel is fastest by the number of activation rows. dp4a keeps up with memory for a row or
-// two (64 lanes a clock), tensor cores from there on; past 16 rows weights would be read again, so
-// a block of threads takes more of them together.
-constexpr std::int32_t kMostDp4aRows = 2;
-constexpr std::int32_t kMostMatvecRows = 16;
-
-// Calls visit(std::integral_constant) with the number of rows that a kernel is made for; at most
-// kMostMatvecRows. Up to kMostDp4aRows it is one of dp4a, otherwise of tensor cores.
-template <class Visit>
-void visit_rows(std::int32_t x_rows, Visit&& visit) {
-  if (x_rows == 1) {
-    visit(std::integral_constant<int, 1>());
-  } else if (x_rows <= kMostDp4aRows) {
-    visit(std::integral_constant<int, kMostDp4aRows>());
-  } else if (x_rows <= 8) {
-    visit(std::integral_constant<int, 8>());
-  } else {
-    visit(std::integral_constant<int, kMostMatvecRows>());
-  }
+bool by_dp4a(const Device& device, TileKind kind, std::int32_t x_rows) {
+  return x_rows <= most_dp4a_rows(kind, capability_major(device));
 }
 
 }  // namespace
@@ -104,33 +78,27 @@ void launch_matvec(Device& device, TileKind kind, const MatvecArgs& args, std::i
             args);
       return;
     }
-    visit_rows(args.x_rows, [&](auto rows) {
-      constexpr int kXRows = decltype(rows)::value;
-      const LaunchShape shape = {matvec_blocks(args.rows, items), kMatvecThreads,
-                                 matvec_shared_bytes<Tiles, kXRows>()};
-      if constexpr (kXRows <= kMostDp4aRows) {
-        queue(device, &matvec_dp4a<Tiles, kXRows>, shape, args);
-      } else {
-        queue(device, &matvec_mma<Tiles, kXRows>, shape, args);
-      }
-    });
+    if (by_dp4a(device, kind, args.x_rows)) {
+      queue_matvec_dp4a<Tiles, kMostDp4a>(device, args, items);
+    } else {
+      queue_matvec_mma<Tiles>(device, args, items);
+    }
   });
 }
 
 namespace {
 
 constexpr std::int32_t kMostFusedRows = 8;
+using MostFused = std::integral_constant<int, kMostFusedRows>;
 constexpr TileKind kFirstUnfused = TileKind::kWide;
 
-// Calls visit(tiles, std::integral_constant) where is_fused().
+// Calls visit(tiles) where is_fused().
 template <class Visit>
-void visit_fused(TileKind kind, std::int32_t x_rows, Visit&& visit) {
+void visit_fused(TileKind kind, Visit&& visit) {
   visit_tiles(kind, [&](auto tiles) {
     using Tiles = decltype(tiles);
     if constexpr (!std::is_same_v<Tiles, TilesWide> && !std::is_same_v<Tiles, TilesWideHalves>) {
-      visit_rows(x_rows, [&](auto rows) {
-        if constexpr (decltype(rows)::value <= kMostFusedRows) visit(tiles, rows);
-      });
+      visit(tiles);
     }
   });
 }
@@ -142,29 +110,39 @@ bool is_fused(TileKind tiles, std::int32_t x_rows) {
 }
 
 void launch_gated(Device& device, TileKind kind, const GatedArgs& args, std::int32_t items) {
-  visit_fused(kind, args.product.x_rows, [&](auto tiles, auto rows) {
+  const std::int32_t x_rows = args.product.x_rows;
+  visit_fused(kind, [&](auto tiles) {
     using Tiles = decltype(tiles);
-    constexpr int kXRows = decltype(rows)::value;
-    const LaunchShape shape = {matvec_blocks(args.product.rows, items), kMatvecThreads,
-                               matvec_shared_bytes<Tiles, kXRows, 2>()};
-    if constexpr (kXRows <= kMostDp4aRows) {
-      queue(device, &gated_dp4a<Tiles, kXRows>, shape, args);
+    const auto launch = [&](auto rows, auto* kernel) {
+      queue(device, kernel,
+            {matvec_blocks(args.product.rows, items), kMatvecThreads,
+             matvec_shared_bytes<Tiles, decltype(rows)::value, 2>()},
+            args);
+    };
+    if (by_dp4a(device, kind, x_rows)) {
+      visit_dp4a_rows<kMostDp4a>(
+          x_rows, [&](auto rows) { launch(rows, &gated_dp4a<Tiles, decltype(rows)::value>); });
     } else {
-      queue(device, &gated_mma<Tiles, kXRows>, shape, args);
+      launch(MostFused(), &gated_mma<Tiles, kMostFusedRows>);
     }
   });
 }
 
 void launch_qkv(Device& device, TileKind kind, const QkvArgs& args) {
-  visit_fused(kind, args.product.x_rows, [&](auto tiles, auto rows) {
+  const std::int32_t x_rows = args.product.x_rows;
+  visit_fused(kind, [&](auto tiles) {
     using Tiles = decltype(tiles);
-    constexpr int kXRows = decltype(rows)::value;
-    const LaunchShape shape = {matvec_blocks(args.product.rows, 0), kMatvecThreads,
-                               qkv_shared_bytes<Tiles, kXRows>()};
-    if constexpr (kXRows <= kMostDp4aRows) {
-      queue(device, &qkv_dp4a<Tiles, kXRows>, shape, args);
+    const auto launch = [&](auto rows, auto* kernel) {
+      queue(device, kernel,
+            {matvec_blocks(args.product.rows, 0), kMatvecThreads,
+             qkv_shared_bytes<Tiles, decltype(rows)::value>()},
+            args);
+    };
+    if (by_dp4a(device, kind, x_rows)) {
+      visit_dp4a_rows<kMostDp4a>(
+          x_rows, [&](auto rows) { launch(rows, &qkv_dp4a<Tiles, decltype(rows)::value>); });
     } else {
-      queue(device, &qkv_mma<Tiles, kXRows>, shape, args);
+      launch(MostFused(), &qkv_mma<Tiles, kMostFusedRows>);
     }
   });
 }

@@ -1,4 +1,4 @@
-// How launch.cu puts a kernel into a device's queue; behind it is CUDA or the emulator.
+// How a kernel gets into a device's queue; behind it is CUDA or the emulator.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,9 @@ struct LaunchShape {
   std::int32_t threads = 32;
   std::int32_t shared_bytes = 0;  // dynamic; kernels call simt::wait_for_previous()
 };
+
+// N of the device's compute capability N.x.
+std::uint32_t capability_major(const Device& device);
 
 // CUDA: `kernel` is the kernel's address, `args` that of its one argument.
 void queue_kernel(Device& device, const void* kernel, const LaunchShape& shape, void* args);

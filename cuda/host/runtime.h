@@ -22,6 +22,7 @@ struct DeviceInfo {
   std::uint32_t multiprocessors = 0;
   std::uint64_t total_bytes = 0;
   std::uint64_t free_bytes = 0;
+  double bandwidth = 0;  // by data sheet, bytes a second; 0: unknown
 };
 
 // The devices of this machine. kFailed where there is none, no driver, or one too old for this

@@ -33,6 +33,20 @@ std::string reason(cudaError_t error) {
   return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
+// Two transfers a clock on each wire of the memory's bus; 0 where the driver does not tell.
+double bandwidth_of(int index) {
+  int clock_khz = 0, bits = 0;
+  cudaError_t e = cudaDeviceGetAttribute(&clock_khz, cudaDevAttrMemoryClockRate, index);
+  if (e == cudaSuccess) {
+    e = cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, index);
+  }
+  if (e != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return 2.0 * 1e3 * clock_khz * bits / 8;
+}
+
 Result<DeviceInfo> describe(int index) {
   cudaDeviceProp properties{};
   if (const cudaError_t e = cudaGetDeviceProperties(&properties, index); e != cudaSuccess) {
@@ -44,6 +58,7 @@ Result<DeviceInfo> describe(int index) {
   info.major = static_cast<std::uint32_t>(properties.major);
   info.minor = static_cast<std::uint32_t>(properties.minor);
   info.multiprocessors = static_cast<std::uint32_t>(properties.multiProcessorCount);
+  info.bandwidth = bandwidth_of(index);
   std::size_t free = 0, total = 0;
   cudaError_t e = cudaSetDevice(index);
   if (e == cudaSuccess) e = cudaMemGetInfo(&free, &total);
@@ -189,6 +204,8 @@ void Device::run(const Graph& graph) {
   state_->note(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph.handle()), state_->stream),
                "launching a graph");
 }
+
+std::uint32_t capability_major(const Device& device) { return device.info().major; }
 
 void queue_kernel(Device& device, const void* kernel, const LaunchShape& shape, void* args) {
   if (shape.blocks == 0) return;

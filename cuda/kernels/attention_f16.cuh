@@ -30,7 +30,7 @@
 // with it, and so nearly is the pipe to shared memory (for a column 4 loads of 16 bytes at 4 clocks
 // each, 3 shuffles, a store: 160 clocks, and 32 for the records). At sixteen, and so in prompts,
 // fma binds: slower than int8, whose products are those of tensor cores. These are counts, not
-// measurements; tools/gpu_bench.cpp measures.
+// measurements; tools/gpu_bench/ measures.
 //
 // Shared memory of its own:
 //

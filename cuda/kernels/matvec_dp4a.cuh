@@ -1,10 +1,11 @@
-// Quantized matrix times one to four rows of activations by dp4a: four products of bytes an
+// Quantized matrix times one to eight rows of activations by dp4a: four products of bytes an
 // instruction. Lane r has row r of the tile; the activations are the same for all lanes.
 //
 //   lane r:  codes of row r, 16 or 32 bytes    8 words of 4 columns
 //   all:     an x row of the block, 32 bytes    8 words of 4 columns     -> 8 dp4a
 //
-// 64 lanes a clock and multiprocessor: enough for full bandwidth up to about four rows.
+// 64 lanes a clock and multiprocessor: from some number of rows on tensor cores are faster
+// (cuda/host/few_rows.h).
 #pragma once
 
 #include "cuda/kernels/matvec.cuh"

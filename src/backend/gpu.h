@@ -21,6 +21,8 @@ struct GpuInfo {
   std::string name;
   std::uint64_t total_bytes = 0;
   std::uint64_t free_bytes = 0;
+  std::uint64_t shared_bytes = 0;  // on-chip memory that a block of threads can have
+  double bandwidth = 0;            // of its memory by data sheet, bytes a second; 0: unknown
 };
 
 struct GpuOptions {
@@ -46,8 +48,8 @@ class GpuPlatform {
   virtual std::string name() const = 0;
   // kFailed with the reason where there is none that can be used.
   virtual Result<std::vector<GpuInfo>> devices() const = 0;
-  // Why this model cannot run there whatever the memory (kUsage, kBadInput); ok where it can.
-  virtual Status supports(const ModelSpec& spec, KvCacheType kv) const = 0;
+  // Why this model cannot run on a device whatever its memory (kUsage, kBadInput); ok where it can.
+  virtual Status supports(const GpuInfo& device, const ModelSpec& spec, KvCacheType kv) const = 0;
   // Bytes on the device; `available` is left 0, devices() tells it.
   virtual MemoryPlan plan_memory(const Model& model, const GpuOptions& options) const = 0;
   // `model` and its file must outlive the backend.

@@ -72,16 +72,12 @@ std::uint32_t layers_that_fit(const PlacementRequest& request, const GpuInfo& in
 }
 
 // GPUs take the last layers: all of them where they fit on one, else as many as fit on each, from
-// the last device to the first, which may be fewer than wanted.
+// the last device of `order` to the first, which may be fewer than wanted.
 void place_on_gpus(const PlacementRequest& request, const std::vector<GpuInfo>& devices,
-                   std::vector<Part>& parts) {
+                   const std::vector<std::uint32_t>& order, std::vector<Part>& parts) {
   const DeviceChoice& choice = request.choice;
   const std::uint32_t layers = request.model->spec.layers;
   const std::uint32_t wanted = std::min(choice.gpu_layers.value_or(layers), layers);
-  std::vector<std::uint32_t> order;  // of devices
-  for (std::uint32_t i = 0; i < devices.size(); ++i) {
-    if (!choice.device || *choice.device == i) order.push_back(i);
-  }
   for (const std::uint32_t i : order) {  // one device is faster than two
     Part whole = gpu_part(request, devices[i], i, {layers - wanted, layers});
     if (whole.fits()) {
@@ -158,13 +154,24 @@ Result<Placement> place(const PlacementRequest& request) {
                       request.gpu->name(), *choice.device, devices->size(), request.gpu->name(),
                       devices->size() > 1 ? " and so on" : "");
   }
-  if (const Status able = request.gpu->supports(request.model->spec, request.cpu.kv); !able.ok()) {
-    if (demanded) return able.error();
-    placement.notes.push_back(able.error().message + ": running on the CPU");
+  std::vector<std::uint32_t> usable;
+  Status unusable;
+  for (std::uint32_t i = 0; i < devices->size(); ++i) {
+    if (choice.device && *choice.device != i) continue;
+    const Status able = request.gpu->supports((*devices)[i], request.model->spec, request.cpu.kv);
+    if (able.ok()) usable.push_back(i);
+    if (!able.ok()) unusable = able;
+  }
+  if (usable.empty()) {
+    if (demanded) return unusable.error();
+    placement.notes.push_back(unusable.error().message + ": running on the CPU");
     return on_cpu();
   }
+  if (!unusable.ok()) {
+    placement.notes.push_back(unusable.error().message + ": running on the other GPUs");
+  }
 
-  place_on_gpus(request, *devices, placement.parts);
+  place_on_gpus(request, *devices, usable, placement.parts);
   if (placement.parts.empty()) {
     const std::string why =
         fmt::format("not one layer fits into the GPU's memory ({:.0f} MiB are free)",
@@ -180,6 +187,9 @@ Result<Placement> place(const PlacementRequest& request) {
     placement.parts.insert(placement.parts.begin(), cpu_part(request, {0, first}));
     placement.notes.push_back(fmt::format("{} of {} layers are on the GPU, {} on the CPU",
                                           layers - first, layers, first));
+  } else if (!request.cpu.packed_file.directory.empty()) {
+    placement.notes.push_back(
+        "packed weights are not kept for later starts: all layers are on the GPU");
   }
   return placement;
 }

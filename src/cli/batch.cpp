@@ -302,6 +302,7 @@ Status batch_command(std::span<const std::string> args, Console& console) {
   }
 
   Scheduler scheduler(*engine, scheduler_options(options, speculation, slots));
+  if (!scheduler.note().empty()) console.warning(scheduler.note());
   ItemReader reader(std::move(lines), {options.lines, options.shard});
   const ResultContext context = {engine->tokenizer(), model_name(*engine), run.began};
   LatencyStats latency(options.goal);

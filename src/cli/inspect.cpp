@@ -5,11 +5,14 @@
 #include <map>
 #include <optional>
 
+#include "cuda/host/cuda_platform.h"
 #include "src/cli/command.h"
 #include "src/cli/flags.h"
 #include "src/cli/inspect_fit.h"
+#include "src/cli/inspect_gpu_fit.h"
 #include "src/cli/inspect_json.h"
 #include "src/cli/interrupt.h"
+#include "src/cli/model_flags.h"
 #include "src/cli/numbers.h"
 #include "src/gguf/describe.h"
 #include "src/gguf/gguf.h"
@@ -25,6 +28,7 @@ struct InspectOptions {
   bool fit = false;
   bool json = false;
   std::vector<std::int64_t> contexts;
+  std::optional<DeviceChoice> device;
 };
 
 constexpr std::size_t kNameColumn = 24;
@@ -180,7 +184,7 @@ Status read_contexts(std::string_view text, std::vector<std::int64_t>* contexts)
 Status inspect_command(std::span<const std::string> args, Console& console) {
   InspectOptions options;
   std::optional<std::string> model_flag;
-  Flags flags("inspect", "inspect MODEL [--tensors] [--fit [-c N,N,...]] [--json]",
+  Flags flags("inspect", "inspect MODEL [--tensors] [--fit [-c N,N,...] [--device NAME]] [--json]",
               "Shows what a GGUF file holds: an overview and its metadata. Works on any readable "
               "file, also where sluice can't run the model.");
   flags.positional("MODEL", "the file; of a split model any part", 1, &options.model);
@@ -193,6 +197,7 @@ Status inspect_command(std::span<const std::string> args, Console& console) {
                &options.fit);
   flags.value("-c,--ctx-size", "N,N,...", "contexts for --fit (powers of two to the trained one)",
               [&options](std::string_view text) { return read_contexts(text, &options.contexts); });
+  declare_device(flags, [&options](const DeviceChoice& choice) { options.device = choice; });
   flags.toggle("--json", "everything as one JSON object", &options.json);
   SLUICE_ASSIGN_OR_RETURN(const Flags::Outcome outcome, flags.parse(args));
   if (!outcome.help.empty()) return console.print(outcome.help);
@@ -204,22 +209,30 @@ Status inspect_command(std::span<const std::string> args, Console& console) {
   if (!options.contexts.empty() && !options.fit) {
     return make_error(ErrorCode::kUsage, "-c belongs to --fit");
   }
+  if (options.device && !options.fit) {
+    return make_error(ErrorCode::kUsage, "--device belongs to --fit");
+  }
 
   const ExitOnInterrupt nothing_to_lose;
   SLUICE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(options.model[0]));
   const Result<Model> model = load_model(file, 0);
   const Result<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::load(file);
   std::optional<Fit> fit;
+  std::optional<GpuFit> gpu_fit;
   if (options.fit) {
     if (!model.ok()) return model.error();
     fit = compute_fit(*model, options.contexts, console.cancel());
+    SLUICE_ASSIGN_OR_RETURN(
+        gpu_fit,
+        compute_gpu_fit(*model, cuda::platform(), options.device.value_or(DeviceChoice()), *fit));
   }
 
-  if (options.json) return console.print(inspect_json(file, model, tokenizer, fit));
+  if (options.json) return console.print(inspect_json(file, model, tokenizer, fit, gpu_fit));
   std::string text = describe_overview(file, model, tokenizer);
   if (!options.tensors && !options.fit) text += describe_metadata(file);
   if (options.tensors) text += describe_tensors(file);
   if (fit) text += describe_fit(*fit);
+  if (gpu_fit) text += describe_gpu_fit(*gpu_fit);
   return console.print(text);
 }
 

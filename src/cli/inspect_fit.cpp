@@ -43,7 +43,7 @@ std::uint64_t sum_bytes(const std::vector<MatrixRef>& matrices) {
 
 }  // namespace
 
-std::uint64_t active_weight_bytes(const Model& model) {
+double active_share(const Model& model) {
   // In the file's bytes: those read each time, and those of all experts.
   std::uint64_t dense = model.weights.output.bytes();
   std::uint64_t experts = 0;
@@ -55,14 +55,18 @@ std::uint64_t active_weight_bytes(const Model& model) {
     experts +=
         sum_bytes(layer.expert_gate) + sum_bytes(layer.expert_up) + sum_bytes(layer.expert_down);
   }
-  // The backend's layout may need more bytes than the file's.
-  const auto packed =
-      static_cast<double>(cpu::PackedWeights::bytes_needed(model.weights, {0, model.spec.layers}));
   const double used = model.spec.experts == 0
                           ? 0
                           : static_cast<double>(model.spec.experts_used) / model.spec.experts;
   const auto d = static_cast<double>(dense), e = static_cast<double>(experts);
-  return d + e == 0 ? 0 : static_cast<std::uint64_t>(packed * (d + e * used) / (d + e));
+  return d + e == 0 ? 0 : (d + e * used) / (d + e);
+}
+
+std::uint64_t active_weight_bytes(const Model& model) {
+  // The backend's layout may need more bytes than the file's.
+  const auto packed =
+      static_cast<double>(cpu::PackedWeights::bytes_needed(model.weights, {0, model.spec.layers}));
+  return static_cast<std::uint64_t>(packed * active_share(model));
 }
 
 std::uint64_t kv_bytes_at_depth(const ModelSpec& spec, KvCacheType type, std::uint32_t depth) {

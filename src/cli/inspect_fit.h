@@ -37,7 +37,9 @@ struct Fit {
   std::array<std::uint32_t, kFitTypes.size()> largest{};  // contexts that fit in `available`
 };
 
-// Bytes of weights that a one-token pass reads: all matrices, but of the experts only those used.
+// The share of a model's weights that a one-token pass reads: all matrices, but of the experts only
+// those used. And how many bytes that is in the CPU backend's layout.
+double active_share(const Model& model);
 std::uint64_t active_weight_bytes(const Model& model);
 
 // Bytes of keys and values that a token reads when `depth` tokens are in the cache; windows count.

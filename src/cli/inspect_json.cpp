@@ -73,7 +73,7 @@ Json tokenizer_to_json(const Tokenizer& tokenizer) {
 
 std::string inspect_json(const GgufFile& file, const Result<Model>& model,
                          const Result<std::unique_ptr<Tokenizer>>& tokenizer,
-                         const std::optional<Fit>& fit) {
+                         const std::optional<Fit>& fit, const std::optional<GpuFit>& gpu_fit) {
   Json json;
   json["file"] = json_text(file.name());
   json["gguf_version"] = file.version();
@@ -111,6 +111,7 @@ std::string inspect_json(const GgufFile& file, const Result<Model>& model,
   }
   json["tensors"] = std::move(tensors);
   if (fit) json["fit"] = fit_to_json(*fit);
+  if (gpu_fit) json["gpu_fit"] = gpu_fit_to_json(*gpu_fit);
   return json_line(json);
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "src/base/status.h"
-#include "src/cli/inspect_fit.h"
+#include "src/cli/inspect_gpu_fit.h"
 #include "src/gguf/gguf.h"
 #include "src/model/model_spec.h"
 #include "src/text/tokenizer.h"
@@ -17,6 +17,6 @@ namespace sluice::cli {
 // U+FFFD, numbers that JSON lacks become null).
 std::string inspect_json(const GgufFile& file, const Result<Model>& model,
                          const Result<std::unique_ptr<Tokenizer>>& tokenizer,
-                         const std::optional<Fit>& fit);
+                         const std::optional<Fit>& fit, const std::optional<GpuFit>& gpu_fit);
 
 }  // namespace sluice::cli

@@ -86,6 +86,17 @@ Result<KvCacheType> parse_kv_type(std::string_view name) {
                     "'{}' is not a cache type; expected int4, int8, f16 or f32{}", name, meant);
 }
 
+void declare_device(Flags& flags, std::function<void(const DeviceChoice&)> set) {
+  flags.value(
+      "--device", "NAME",
+      cuda::platform() != nullptr ? "auto, cpu, cuda or cuda:N (auto)" : "auto or cpu (auto)",
+      [set = std::move(set)](std::string_view text) -> Status {
+        SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, parse_device(text));
+        set(choice);
+        return {};
+      });
+}
+
 void ModelFlags::declare_model(Flags& flags) {
   flags.text("-m,--model", "FILE", "GGUF model (the bundled storyteller)", &model_);
 }
@@ -103,15 +114,10 @@ void ModelFlags::declare_machine(Flags& flags) {
                 SLUICE_ASSIGN_OR_RETURN(kv, parse_kv_type(text));
                 return {};
               });
-  flags.value(
-      "--device", "NAME",
-      cuda::platform() != nullptr ? "auto, cpu, cuda or cuda:N (auto)" : "auto or cpu (auto)",
-      [this](std::string_view text) -> Status {
-        SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, parse_device(text));
-        device_.kind = choice.kind;
-        device_.device = choice.device;
-        return {};
-      });
+  declare_device(flags, [this](const DeviceChoice& choice) {
+    device_.kind = choice.kind;
+    device_.device = choice.device;
+  });
 }
 
 void ModelFlags::declare_rare(Flags& flags) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -44,6 +45,9 @@ class ModelFlags {
   bool packed_cache_ = false;
   DeviceChoice device_;
 };
+
+// --device, whose meaning is given to `set`.
+void declare_device(Flags& flags, std::function<void(const DeviceChoice&)> set);
 
 std::string_view kv_type_name(KvCacheType type);  // "int8"
 Result<KvCacheType> parse_kv_type(std::string_view name);

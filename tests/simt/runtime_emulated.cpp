@@ -38,7 +38,8 @@ Result<std::vector<DeviceInfo>> list_devices() {
                        .minor = 0,
                        .multiprocessors = 4,
                        .total_bytes = machine.bytes,
-                       .free_bytes = machine.bytes});
+                       .free_bytes = machine.bytes,
+                       .bandwidth = machine.bandwidth});
   }
   return devices;
 }
@@ -121,6 +122,8 @@ Result<Graph> Device::end_graph() {
 void Device::run(const Graph& graph) {
   for (const auto& step : *static_cast<std::vector<std::function<void()>>*>(graph.handle())) step();
 }
+
+std::uint32_t capability_major(const Device& device) { return device.info().major; }
 
 void queue_emulated(Device& device, const LaunchShape& shape, std::function<void()> body) {
   Device::State& state = device.state();

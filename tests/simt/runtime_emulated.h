@@ -12,6 +12,7 @@ struct EmulatedMachine {
   std::string why_none = "no NVIDIA driver found";
   std::uint64_t fail_at_launch = 0;  // the device is lost at its n-th launch; 0: never
   std::uint32_t major = 8;           // compute capability
+  double bandwidth = 1e12;           // bytes a second
 };
 
 EmulatedMachine& emulated_machine();

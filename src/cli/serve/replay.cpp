@@ -54,6 +54,7 @@ Result<ReplayResult> replay(Engine& engine, const SchedulerOptions& options,
                             const std::function<void(std::size_t)>& on_done) {
   Scheduler scheduler(engine, options);
   ReplayResult result;
+  result.note = scheduler.note();
   const auto start = Clock::now();
   const auto now = [start] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   std::size_t next = 0;

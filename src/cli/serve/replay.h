@@ -32,6 +32,7 @@ struct ReplayResult {
   LatencyStats latency;       // TTFT counts from the arrival
   double longest_gap_ms = 0;  // between two tokens of a request
   SchedulerStats stats;
+  std::string note;  // the scheduler's
   double requests_per_s() const { return static_cast<double>(latency.items()) / seconds; }
   double tokens_per_s() const { return static_cast<double>(latency.tokens()) / seconds; }
 };

@@ -272,6 +272,7 @@ Status ServeBench::run(const ModelFlags& model, bool json, Console& console) con
     for (const ServePolicy& policy : serve_policies()) policies.push_back(&policy);
   }
   std::vector<ReplayResult> results;
+  std::string said;
   if (!arrivals_) {  // lengths do not depend on the rate
     const std::vector<Arrival> trace = make_trace(shape);
     const auto cut = std::count_if(trace.begin(), trace.end(), [&shape](const Arrival& each) {
@@ -296,6 +297,10 @@ Status ServeBench::run(const ModelFlags& model, bool json, Console& console) con
                                  fmt::format("{} of {} answered", done, trace.size()));
                }));
     progress.clear();
+    if (!result.note.empty() && result.note != said) {
+      said = result.note;
+      console.warning(said);
+    }
     result.policy = std::string(policy.name);
     result.rate = rate;
     results.push_back(std::move(result));

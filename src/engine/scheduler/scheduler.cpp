@@ -35,7 +35,18 @@ Scheduler::Impl::Impl(Engine& engine, const SchedulerOptions& options)
   }
   options_.step_tokens = std::clamp(options_.step_tokens, options_.slots,
                                     std::max(options_.slots, backend.max_rows()));
-  options_.slots = std::min(options_.slots, most_slots(backend, options_.step_tokens));
+  if (options_.slots < options.slots) {
+    note_ = fmt::format("{} sequences run at a time, not {}: passes have logits for no more",
+                        options_.slots, options.slots);
+  }
+  const std::uint32_t open = most_slots(backend, options_.step_tokens);
+  if (open < options_.slots) {
+    options_.slots = open;
+    note_ = fmt::format(
+        "{} sequences run at a time, not {}: the KV cache was made for no more, it can write to {} "
+        "blocks in a pass",
+        open, options.slots, backend.max_open_blocks());
+  }
   stats_.blocks_total = kv_.total_blocks();
 }
 
@@ -151,5 +162,6 @@ Result<std::vector<Finished>> Scheduler::step(const std::atomic<bool>* cancel) {
   return impl_->step(cancel);
 }
 const SchedulerStats& Scheduler::stats() const { return impl_->stats(); }
+const std::string& Scheduler::note() const { return impl_->note(); }
 
 }  // namespace sluice

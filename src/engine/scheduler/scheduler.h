@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "src/base/status.h"
@@ -21,7 +22,8 @@ enum class SchedulePolicy : std::uint8_t {
 };
 
 struct SchedulerOptions {
-  // Sequences at a time; at most the engine's max_logits, and with an int4 cache its `sequences`.
+  // Sequences at a time; at most the engine's max_logits, and with an int4 cache one more than its
+  // `sequences`.
   std::uint32_t slots = 1;
   // Rows of a pass, running sequences first; 0: by policy. At most the backend's max_rows.
   std::uint32_t step_tokens = 0;
@@ -82,6 +84,9 @@ class Scheduler {
   Result<std::vector<Finished>> step(const std::atomic<bool>* cancel = nullptr);
 
   const SchedulerStats& stats() const;
+  // For the user, where fewer sequences run at a time than options.slots asked for: how many, and
+  // why. Empty otherwise.
+  const std::string& note() const;
 
  private:
   class Impl;

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "src/engine/scheduler/scheduler.h"
@@ -21,6 +22,7 @@ class Scheduler::Impl {
   Ticket submit(GenerateRequest request);
   bool idle() const { return running_.empty() && waiting_.empty() && finished_.empty(); }
   const SchedulerStats& stats() const { return stats_; }
+  const std::string& note() const { return note_; }
   Result<std::vector<Finished>> step(const std::atomic<bool>* cancel);
 
  private:
@@ -75,6 +77,7 @@ class Scheduler::Impl {
   std::vector<Finished> finished_;              // not yet told
   Ticket last_ticket_ = 0;
   SchedulerStats stats_;
+  std::string note_;
 
   // The pass that is made.
   std::vector<BatchRow> rows_;

@@ -1,0 +1,42 @@
+// The parts of gpu_bench: each prints a table.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "cuda/host/runtime.h"
+#include "cuda/kv_pages.h"
+#include "src/base/status.h"
+
+namespace sluice::cuda {
+
+struct Options {
+  bool quick = false;
+  std::string only;
+  bool wants(std::string_view part) const {
+    return only.empty() || ("," + only + ",").find(fmt::format(",{},", part)) != std::string::npos;
+  }
+};
+
+// Seconds of one run of `queue`, which is recorded once and repeated: the median of five runs of
+// about `run_s` each, or one alone where it is to be quick.
+Result<double> seconds_of(Device& device, bool quick, const std::function<void()>& queue,
+                          double run_s = 0.05);
+
+inline double giga(double per_second) { return per_second / 1e9; }
+
+// Bytes read and written a second.
+Result<double> copy_bandwidth(Device& device, const Options& options);
+
+// `copy` is that bandwidth.
+Status bench_matvec(Device& device, const Options& options, double copy);
+// dp4a against tensor cores, and what cuda/host/few_rows.h chooses. kFailed where their results
+// are not the same bits.
+Status bench_crossover(Device& device, const Options& options);
+Status bench_attention(Device& device, const Options& options, PageKind pages, double copy);
+Status bench_models(const Options& options, double copy);
+// A decode step of one model with each kind of cache.
+Status bench_caches(const Options& options);
+
+}  // namespace sluice::cuda
