@@ -20,7 +20,10 @@ its defaults otherwise (weights repacked, batches of 512; flash attention is "au
 is on for CPUs: --flash-attention off for the other way). Run it on an idle machine: llama.cpp's threads spin.
 
 llama.cpp comes as llama-cpp-python, built for this machine into build/venv-peers at the first run (minutes);
---python-env names another environment that has it. sluice's side is these commands:
+--python-env names another environment that has it. A fork with a llama-bench of its own joins the speed runs by --bench-peer (ik_llama.cpp=/path/llama-bench): flash attention and weights repacked
+at run time (-fa 1 -rtr 1); its passes of N rows are prompts of N tokens, which have logits for the last row only.
+
+sluice's side is these commands:
 
     sluice bench -m MODEL -t T -p 512 -n 64 -d DEPTH -b 1,2,4,8,16 --kv f16 --json
     sluice run -m MODEL -t T --raw -p "One two three four five" -n 1 -c 512 --kv f16 --temp 0 --quiet
@@ -63,6 +66,8 @@ def parse_arguments():
     parser.add_argument("--first-tokens", type=int, default=0, help="score only the first N tokens, 0: all")
     parser.add_argument("--kv", default="f16", help="f16, or q8_0 on llama.cpp's side for int8")
     parser.add_argument("--flash-attention", choices=["auto", "on", "off"], default="auto")
+    parser.add_argument("--bench-peer", action="append", default=[], metavar="NAME=PROGRAM",
+                        help="one more side for speed: the llama-bench of a fork of llama.cpp that repacks weights at run time")
     parser.add_argument("--packed-cache", action="store_true", help="with --only start: sluice maps the packed weights of its first run")
     parser.add_argument("--json", type=Path, help="write all figures there")
     parser.add_argument("--llama-worker", choices=["speed", "perplexity", "start"], help=argparse.SUPPRESS)
@@ -350,19 +355,38 @@ def speed_rows(runs):
 
 
 def print_table(names, sides):
-    print("| | " + " | ".join(sides) + " |" + (" sluice / llama.cpp |" if len(sides) == 2 else ""))
-    print("|---|" + "---|" * (len(sides) + (len(sides) == 2)))
+    others = [name for name in sides if name != "sluice"] if "sluice" in sides else []
+    print("| | " + " | ".join(sides) + " |" + "".join(f" sluice / {other} |" for other in others))
+    print("|---|" + "---|" * (len(sides) + len(others)))
     for name in names:
-        values = [side[name] for side in sides.values()]
-        digits = 5 if "perplexity" in name else 4
-        line = f"| {name} | " + " | ".join(f"{v:.{digits}g}" for v in values) + " |"
-        if len(values) == 2:
-            line += f" {values[0] / values[1]:.{digits - 1}f} |"
-        print(line)
+        line = f"| {name} | " + " | ".join(f"{side[name]:.4g}" for side in sides.values()) + " |"
+        print(line + "".join(f" {sides['sluice'][name] / sides[other][name]:.3f} |" for other in others))
+
+
+def bench_peer_speed(arguments, program):
+    depths = [int(depth) for depth in arguments.depths.split(",")]
+    command = [program, "-m", arguments.model, "-t", arguments.threads, "-r", 1, "-fa", 1, "-rtr", 1, "-o", "json"]
+    command += ["-ctk", arguments.kv, "-ctv", arguments.kv, "-p", f"{arguments.prompt},{arguments.rows}"]
+    command += ["-n", arguments.decode if 0 in depths else 0]
+    for depth in depths:
+        command += ["-gp", f"{depth},{arguments.decode}"] if depth > 0 else []
+    result = {"prompt": {"tokens": arguments.prompt}, "decode": [], "passes": []}
+    for entry in run_json(command):
+        if entry["n_gen"] > 0:
+            result["decode"].append({"depth": entry["n_prompt"], "tokens_per_s": entry["avg_ts"]})
+        elif entry["n_prompt"] == arguments.prompt:
+            result["prompt"]["tokens_per_s"] = entry["avg_ts"]
+        else:
+            result["passes"].append({"rows": entry["n_prompt"], "ms": entry["avg_ns"] / 1e6})
+    return result
 
 
 def compare_speed(arguments, names):
     work = {"sluice": sluice_speed, "llama.cpp": lambda a: llama_side(a, "speed")}
+    for peer in arguments.bench_peer:
+        name, _, program = peer.partition("=")
+        work[name] = lambda a, program=program: bench_peer_speed(a, program)
+        names = [*names, name]
     runs = {name: [] for name in names}
     for round_number in range(arguments.rounds):
         for name in names:

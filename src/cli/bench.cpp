@@ -26,6 +26,7 @@ struct BenchOptions {
   std::optional<std::int64_t> repetitions;
   std::vector<std::int32_t> rows = {1, 2, 4, 8, 16};
   bool json = false;
+  bool quiet = false;
   bool profile = false;
 };
 
@@ -360,6 +361,7 @@ Status bench_command(std::span<const std::string> args, Console& console) {
                 &options.repetitions);
   flags.toggle("--profile", "say what each stage of a pass takes", &options.profile);
   flags.toggle("--json", "print one JSON object", &options.json);
+  flags.toggle("--quiet", "only warnings and errors on stderr", &options.quiet);
   options.model.declare_machine(flags);
   ServeBench serve;
   serve.declare(flags);
@@ -369,6 +371,7 @@ Status bench_command(std::span<const std::string> args, Console& console) {
   options.model.declare_rare(flags);
   SLUICE_ASSIGN_OR_RETURN(const Flags::Outcome outcome, flags.parse(args));
   if (!outcome.help.empty()) return console.print(outcome.help);
+  console.set_quiet(options.quiet);
   if (serve.wanted()) {
     if (options.prompt || options.decode || options.depth || options.repetitions ||
         options.profile || rows_given) {

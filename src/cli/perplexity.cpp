@@ -26,6 +26,7 @@ struct PerplexityOptions {
   std::optional<std::string> reference;
   std::optional<std::int64_t> first_tokens;
   bool json = false;
+  bool quiet = false;
 };
 
 void show_progress(Progress& progress, std::uint64_t done, std::uint64_t total, double running) {
@@ -107,11 +108,13 @@ Status perplexity_command(std::span<const std::string> args, Console& console) {
   flags.integer("--first-tokens", "N", "score only the text's first N tokens", 1,
                 std::numeric_limits<std::int64_t>::max(), &options.first_tokens);
   flags.toggle("--json", "print one JSON object", &options.json);
+  flags.toggle("--quiet", "only warnings and errors on stderr", &options.quiet);
   options.model.declare_machine(flags);
   flags.section("Rarely used", true);
   options.model.declare_rare(flags);
   SLUICE_ASSIGN_OR_RETURN(const Flags::Outcome outcome, flags.parse(args));
   if (!outcome.help.empty()) return console.print(outcome.help);
+  console.set_quiet(options.quiet);
   if (!options.file) {
     return make_error(ErrorCode::kUsage, "perplexity wants a text: -f FILE");
   }
