@@ -126,7 +126,7 @@ void ModelFlags::declare_rare(Flags& flags) {
   flags.toggle("--packed-cache",
                "maps packed weights from the disk: starts at once, less memory, slower decoding",
                &packed_cache_);
-  flags.value("--cpu-isa", "NAME", "forces generic, avx2 or avx512 kernels (best of this machine)",
+  flags.value("--cpu-isa", "NAME", "forces generic, avx2, avxvnni or avx512 kernels (best)",
               [this](std::string_view text) -> Status {
                 cpu_isa_ = text;
                 return {};

@@ -19,11 +19,23 @@ bool f16c_supported() {
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1U << 29)) != 0;
 }
 
+// CPUID leaf 7, subleaf 1, EAX bit 4; for the same reason.
+bool has_avxvnni() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || eax < 1) return false;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1U << 4)) != 0;
+}
+
 }  // namespace
 
 bool avx2_supported() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c_supported();
 }
+
+bool avxvnni_supported() { return avx2_supported() && has_avxvnni(); }
 
 bool avx512_supported() {
   return avx2_supported() && __builtin_cpu_supports("avx512f") &&
@@ -34,6 +46,7 @@ bool avx512_supported() {
 #else
 
 bool avx2_supported() { return false; }
+bool avxvnni_supported() { return false; }
 bool avx512_supported() { return false; }
 
 #endif

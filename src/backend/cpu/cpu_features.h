@@ -4,7 +4,8 @@
 
 namespace sluice::cpu {
 
-bool avx2_supported();    // AVX2, FMA and F16C
-bool avx512_supported();  // those, and AVX-512 F, BW, VL, DQ and VNNI
+bool avx2_supported();     // AVX2, FMA and F16C
+bool avxvnni_supported();  // those, and AVX-VNNI
+bool avx512_supported();   // those of avx2, and AVX-512 F, BW, VL, DQ and VNNI
 
 }  // namespace sluice::cpu

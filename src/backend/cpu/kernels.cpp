@@ -10,6 +10,7 @@ constexpr const Kernels* kTables[] = {
     &kGenericKernels,
 #ifdef SLUICE_X86
     &kAvx2Kernels,
+    &kAvxVnniKernels,
     &kAvx512Kernels,
 #endif
 };

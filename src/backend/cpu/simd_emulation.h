@@ -1,5 +1,5 @@
-// What SIMDe 0.7.4 lacks of the AVX-512 functions that we use, made of 256-bit halves. For the test
-// of emulated kernels only.
+// What SIMDe 0.7.4 lacks of the AVX-512 and AVX-VNNI functions that we use; the former made of
+// 256-bit halves. For the test of emulated kernels only.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ static inline Sluice512 sluice_split(__m512i v) {
   return halves;
 }
 
+#define _mm256_dpbusd_avx_epi32 sluice_dpbusd
 #define _mm512_cvtepu8_epi32 sluice_cvtepu8
 #define _mm512_cvtepi8_epi32 sluice_cvtepi8
 #define _mm512_cvtepu16_epi32 sluice_cvtepu16
@@ -28,6 +29,18 @@ static inline Sluice512 sluice_split(__m512i v) {
 #define _mm512_srai_epi32 sluice_srai
 #define _mm512_maskz_loadu_ps sluice_maskz_loadu
 
+static inline __m256i sluice_dpbusd(__m256i acc, __m256i codes, __m256i x) {
+  std::int32_t sums[8];
+  std::uint8_t a[32];
+  std::int8_t b[32];
+  __builtin_memcpy(sums, &acc, 32);
+  __builtin_memcpy(a, &codes, 32);
+  __builtin_memcpy(b, &x, 32);
+  for (int i = 0; i < 32; ++i) sums[i / 4] += a[i] * b[i];
+  __m256i v;
+  __builtin_memcpy(&v, sums, 32);
+  return v;
+}
 static inline __m512i sluice_cvtepu8(__m128i v) {
   return sluice_join(_mm256_cvtepu8_epi32(v), _mm256_cvtepu8_epi32(_mm_srli_si128(v, 8)));
 }

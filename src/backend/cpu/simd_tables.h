@@ -6,8 +6,10 @@
 namespace sluice::cpu {
 
 extern const Kernels kAvx2Kernels;
+extern const Kernels kAvxVnniKernels;
 extern const Kernels kAvx512Kernels;
-// avx512.cpp compiled against SIMDe, in its test only.
+// avxvnni.cpp and avx512.cpp compiled against SIMDe, in their test only.
+extern const Kernels kEmulatedAvxVnniKernels;
 extern const Kernels kEmulatedAvx512Kernels;
 
 }  // namespace sluice::cpu
