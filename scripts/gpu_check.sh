@@ -85,7 +85,8 @@ for job in "${jobs[@]}"; do wait "$job"; done
 sort -n build/gpu_digest_emulated_*.txt > build/gpu_digest_emulated.txt
 rm build/gpu_digest_emulated_*.txt
 cat build/gpu_digest.txt
-diff build/gpu_digest_emulated.txt build/gpu_digest.txt && echo "equal to the bit"
+diff build/gpu_digest_emulated.txt build/gpu_digest.txt || { echo "gpu_check: emulator and device differ in bits"; exit 1; }
+echo "equal to the bit"
 step "logits against the CPU backend"
 $bin/tests/test_cuda_device
 step "text from the bundled model"

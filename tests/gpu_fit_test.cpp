@@ -2,6 +2,8 @@
 // pretends to be.
 #include <doctest/doctest.h>
 
+#include <utility>
+
 #include "cuda/host/cuda_platform.h"
 #include "src/cli/inspect_gpu_fit.h"
 #include "src/engine/engine.h"
@@ -16,6 +18,8 @@ namespace {
 
 constexpr std::size_t kInt8 = 1;  // in kFitTypes
 constexpr std::uint32_t kLayers = 6;
+
+using Kind = DeviceChoice::Kind;
 
 class Machine {
  public:
@@ -45,7 +49,10 @@ class Made {
     REQUIRE(model.ok());
     model_ = std::make_unique<Model>(std::move(model).value());
   }
-  const std::string& path() const { return path_; }
+  Result<std::unique_ptr<Engine>> load(Kind kind) const {
+    return Engine::load(
+        path_, {.context = 512, .threads = 1, .gpu = cuda::platform(), .device = {.kind = kind}});
+  }
 
   Result<std::optional<GpuFit>> fit(DeviceChoice choice = {}) const {
     Fit cpu;
@@ -68,18 +75,16 @@ class Made {
   std::unique_ptr<Model> model_;
 };
 
-using Kind = DeviceChoice::Kind;
-
 TEST_CASE("what is said to be needed is what a model takes; with less some layers fit") {
   const Made made;
   Machine machine;
   const GpuFitCell whole = made.int8();
   CHECK(whole.layers == kLayers);
-  const auto engine = Engine::load(
-      made.path(),
-      {.context = 512, .threads = 1, .gpu = cuda::platform(), .device = {.kind = Kind::kGpu}});
-  REQUIRE(engine.ok());
-  CHECK((*engine)->info().memory.total() == whole.needed.total());
+  {
+    const auto engine = made.load(Kind::kGpu);
+    REQUIRE(engine.ok());
+    CHECK((*engine)->info().memory.total() == whole.needed.total());
+  }
 
   machine->bytes = whole.needed.total();
   CHECK(made.int8().layers == kLayers);
@@ -96,6 +101,30 @@ TEST_CASE("what is said to be needed is what a model takes; with less some layer
   machine->bytes = whole.needed.total() - 1;
   CHECK(made.int8().layers == kLayers);
   CHECK(made.int8({.kind = Kind::kGpu, .device = 1}).layers == some.layers);
+}
+
+TEST_CASE("what another model holds on a device is not free") {
+  const Made made;
+  Machine machine;
+  machine->bytes = made.int8().needed.total();
+  auto first = made.load(Kind::kGpu);
+  REQUIRE(first.ok());
+  CHECK((*first)->info().on_gpu);
+  const std::uint64_t bytes = std::exchange(machine->bytes, (std::uint64_t{1} << 20) * 3 / 2);
+  const auto second = made.load(Kind::kGpu);
+  REQUIRE(!second.ok());
+  CHECK(second.error().code == ErrorCode::kNoMemory);
+  CHECK(second.error().message.find("not one layer fits into the GPU's memory: weights") == 0);
+  CHECK(second.error().message.find("0 MiB are free") != std::string::npos);
+  const auto beside = made.load(Kind::kAuto);
+  REQUIRE(beside.ok());
+  CHECK(!(*beside)->info().on_gpu);
+  CHECK((*beside)->info().placement == "cpu layers 0 to 5");
+  first.value().reset();
+  machine->bytes = bytes;
+  const auto third = made.load(Kind::kGpu);
+  REQUIRE(third.ok());
+  CHECK((*third)->info().placement == "emulated GPU (0) layers 0 to 5");
 }
 
 TEST_CASE("speed follows the device's bandwidth") {

@@ -54,7 +54,7 @@ Part gpu_part(const PlacementRequest& request, const GpuInfo& info, std::uint32_
   part.device = device;
   part.name = info.name;
   part.layers = layers;
-  part.memory.available = info.free_bytes;
+  part.memory.available = std::max<std::uint64_t>(info.free_bytes, 1);  // 0 is "unknown"
   plan(request, part);
   return part;
 }
@@ -101,6 +101,16 @@ void place_on_gpus(const PlacementRequest& request, const std::vector<GpuInfo>& 
 
 bool Placement::fits() const {
   return std::all_of(parts.begin(), parts.end(), [](const Part& part) { return part.fits(); });
+}
+
+std::string Placement::description() const {
+  std::string all;
+  for (const Part& part : parts) {
+    all += fmt::format("{}{} layers {} to {}", all.empty() ? "" : ", ",
+                       part.gpu ? fmt::format("{} ({})", part.name, part.device) : part.name,
+                       part.layers.first, part.layers.last - 1);
+  }
+  return all;
 }
 
 MemoryPlan Placement::total() const {
@@ -173,12 +183,21 @@ Result<Placement> place(const PlacementRequest& request) {
 
   place_on_gpus(request, *devices, usable, placement.parts);
   if (placement.parts.empty()) {
-    const std::string why =
-        fmt::format("not one layer fits into the GPU's memory ({:.0f} MiB are free)",
-                    static_cast<double>(devices->front().free_bytes) / (1 << 20));
+    const std::uint32_t roomiest =
+        *std::max_element(usable.begin(), usable.end(), [&](std::uint32_t a, std::uint32_t b) {
+          return (*devices)[a].free_bytes < (*devices)[b].free_bytes;
+        });
+    const Part last = gpu_part(request, (*devices)[roomiest], roomiest, {layers - 1, layers});
+    const auto mib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+    const std::string why = fmt::format(
+        "not one layer fits into the GPU's memory: weights {:.0f} MiB + KV cache {:.0f} MiB + work "
+        "buffers {:.0f} MiB are needed, {:.0f} MiB are free",
+        mib(last.memory.weights), mib(last.memory.kv_cache), mib(last.memory.work),
+        mib(last.memory.available));
     if (demanded) {
-      return make_error(ErrorCode::kNoMemory,
-                        "{}; use a smaller context (-c), a smaller model, or --device cpu", why);
+      return make_error(
+          ErrorCode::kNoMemory,
+          "{}; use a smaller context (-c), --kv int4, a smaller model, or --device cpu", why);
     }
     placement.notes.push_back(why + ": running on the CPU");
     return on_cpu();

@@ -42,6 +42,8 @@ struct Placement {
   std::vector<std::string> notes;  // for the user: "no NVIDIA driver found: running on the CPU"
 
   bool fits() const;
+  // Which layers are where: "cpu layers 0 to 3, NVIDIA H200 (0) layers 4 to 31".
+  std::string description() const;
   MemoryPlan total() const;  // all parts; `available` is the CPU's
 };
 

@@ -123,7 +123,8 @@ Result<RunFile> begin_or_resume(const BatchCommandOptions& options, const Destin
   run.settings["model"] =
       fmt::format("{} ({:016x})", model_name(engine), model_fingerprint(engine.file()));
   // A GPU adds up in another order than the CPU, so answers may differ between them.
-  if (engine.info().on_gpu) run.settings["--device"] = engine.backend().description();
+  if (engine.info().on_gpu)
+    run.settings["the GPU (--device, --gpu-layers)"] = engine.info().placement;
   run.began = static_cast<std::int64_t>(std::time(nullptr));
   run.seed = options.sampling.overrides.seed.value_or(kDefaultSeed);
   if (options.sampling.say_seed) {

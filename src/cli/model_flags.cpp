@@ -87,14 +87,12 @@ Result<KvCacheType> parse_kv_type(std::string_view name) {
 }
 
 void declare_device(Flags& flags, std::function<void(const DeviceChoice&)> set) {
-  flags.value(
-      "--device", "NAME",
-      cuda::platform() != nullptr ? "auto, cpu, cuda or cuda:N (auto)" : "auto or cpu (auto)",
-      [set = std::move(set)](std::string_view text) -> Status {
-        SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, parse_device(text));
-        set(choice);
-        return {};
-      });
+  flags.value("--device", "NAME", "auto, cpu, cuda or cuda:N (auto)",
+              [set = std::move(set)](std::string_view text) -> Status {
+                SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, parse_device(text));
+                set(choice);
+                return {};
+              });
 }
 
 void ModelFlags::declare_model(Flags& flags) {
@@ -132,8 +130,7 @@ void ModelFlags::declare_rare(Flags& flags) {
                 return {};
               });
   flags.value("-ngl,--gpu-layers,--n-gpu-layers", "N",
-              cuda::platform() != nullptr ? "layers on GPUs: a number, auto or all (auto)"
-                                          : "layers on a GPU (auto); none in this build",
+              "layers on GPUs: a number, auto or all (auto)",
               [this](std::string_view text) -> Status {
                 const std::optional<std::int64_t> layers = parse_integer(text);
                 if (text != "auto" && text != "all" && (!layers || *layers < -1)) {

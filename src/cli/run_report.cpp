@@ -124,10 +124,11 @@ std::string run_stats(const RunReport& report) {
                                     report.engine.context(), format_bytes(info.memory.work)));
   if (report.draft != nullptr) {
     const MemoryPlan& memory = report.draft->info().memory;
-    text +=
-        row("draft", fmt::format("{}: {} weights, {} KV cache, {} work",
-                                 printable(model_name(*report.draft)), format_bytes(memory.weights),
-                                 format_bytes(memory.kv_cache), format_bytes(memory.work)));
+    text += row("draft",
+                fmt::format("{}, {}: {} weights, {} KV cache, {} work",
+                            printable(model_name(*report.draft)),
+                            report.draft->backend().description(), format_bytes(memory.weights),
+                            format_bytes(memory.kv_cache), format_bytes(memory.work)));
   }
   std::string traffic =
       fmt::format("{} per token, {:.2f} GB/s",

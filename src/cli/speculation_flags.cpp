@@ -85,7 +85,11 @@ Result<Speculation> SpeculationFlags::load(const Engine& target, const ModelFlag
     options.context = std::min(checked.spec.context, target.context());
     options.sequences = sequences;
     options.threads_of = &target;  // drafting and verifying take turns
-    SLUICE_ASSIGN_OR_RETURN(speculation.draft, load_engine(*draft_, options, console, progress));
+    auto draft = load_engine(*draft_, options, console, progress, target.info().notes);
+    if (!draft.ok()) {
+      return Error{draft.error().code, "--draft: " + draft.error().message};
+    }
+    speculation.draft = std::move(draft).value();
   }
   if (most_) speculation.options.most = static_cast<std::size_t>(*most_);
   if (fixed_) speculation.options.fixed_length = static_cast<std::size_t>(*fixed_);

@@ -80,6 +80,7 @@ Result<std::unique_ptr<Engine>> Engine::load(const std::string& path,
   if (!placement.fits()) return too_large(request, placement);
   engine->info_.memory = placement.total();
   engine->info_.on_gpu = placement.parts.back().gpu;
+  engine->info_.placement = placement.description();
   engine->info_.notes = placement.notes;
   SLUICE_ASSIGN_OR_RETURN(engine->backend_, create_backend(request, placement));
   engine->kv_ = std::make_unique<KvCache>(sizes.kv_blocks, engine->backend_->block_tokens());

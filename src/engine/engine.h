@@ -57,6 +57,7 @@ struct LoadInfo {
   double load_ms = 0;
   MemoryPlan memory;                  // on all devices
   bool on_gpu = false;                // some layers are
+  std::string placement;              // which layers are where
   std::vector<std::string> warnings;  // lines for the user
   std::vector<std::string> notes;     // what was decided that the user may want to know
 };

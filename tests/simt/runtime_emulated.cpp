@@ -1,6 +1,9 @@
 // The device of cuda/host/runtime.h as the emulator: what is queued runs at once, block after
 // block; memory knows its bounds and what has been written.
+#include <algorithm>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <utility>
 
 #include "cuda/host/queue.h"
@@ -14,7 +17,6 @@ struct Device::State {
   std::string error;
   bool recording = false;
   std::vector<std::function<void()>> recorded;
-  std::size_t allocated = 0;
   std::size_t launches = 0;
 
   void note(const std::string& text) {
@@ -23,8 +25,16 @@ struct Device::State {
 };
 
 namespace {
-EmulatedMachine machine;  // tests set it; nothing else here lives longer than a device
+EmulatedMachine machine;  // tests set it
+
+// Bytes taken on each device, by all who have it open; kept alive by what was taken.
+std::shared_ptr<std::uint64_t> taken_on(std::uint32_t device) {
+  static std::map<std::uint32_t, std::shared_ptr<std::uint64_t>> taken;
+  std::shared_ptr<std::uint64_t>& entry = taken[device];
+  if (!entry) entry = std::make_shared<std::uint64_t>(0);
+  return entry;
 }
+}  // namespace
 
 EmulatedMachine& emulated_machine() { return machine; }
 
@@ -38,7 +48,7 @@ Result<std::vector<DeviceInfo>> list_devices() {
                        .minor = 0,
                        .multiprocessors = 4,
                        .total_bytes = machine.bytes,
-                       .free_bytes = machine.bytes,
+                       .free_bytes = machine.bytes - std::min(machine.bytes, *taken_on(i)),
                        .bandwidth = machine.bandwidth});
   }
   return devices;
@@ -58,12 +68,17 @@ Result<std::unique_ptr<Device>> Device::open(std::uint32_t index) {
 }
 
 Result<Memory> Device::allocate(const std::string& what, std::size_t bytes) {
-  if (state_->allocated + bytes > info_.total_bytes) {
+  const auto taken = taken_on(info_.index);
+  if (*taken + bytes > info_.total_bytes) {
     return make_error(ErrorCode::kNoMemory, "the GPU has no room for {}: {} bytes are needed", what,
                       bytes);
   }
-  state_->allocated += bytes;
-  auto buffer = std::make_shared<simt::Buffer>(what, bytes == 0 ? 1 : bytes);
+  *taken += bytes;
+  const std::shared_ptr<simt::Buffer> buffer(new simt::Buffer(what, bytes == 0 ? 1 : bytes),
+                                             [taken, bytes](simt::Buffer* gone) {
+                                               *taken -= bytes;
+                                               delete gone;
+                                             });
   return Memory(buffer->pointer<std::uint8_t>(), bytes, buffer);
 }
 

@@ -4,6 +4,8 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cuda/host/runtime.h"
 #include "cuda/kv_pages.h"
@@ -24,18 +26,42 @@ struct Options {
 Result<double> seconds_of(Device& device, bool quick, const std::function<void()>& queue,
                           double run_s = 0.05);
 
+// What the figures should be on an H200, collected and printed at the end.
+class Goals {
+ public:
+  void at_least(std::string what, double value, double goal) {
+    add(std::move(what), value, goal, true);
+  }
+  void at_most(std::string what, double value, double goal) {
+    add(std::move(what), value, goal, false);
+  }
+  void print() const;
+
+ private:
+  struct Goal {
+    std::string what;
+    double value, goal;
+    bool at_least;
+  };
+  void add(std::string what, double value, double goal, bool at_least) {
+    goals_.push_back({std::move(what), value, goal, at_least});
+  }
+  std::vector<Goal> goals_;
+};
+
 inline double giga(double per_second) { return per_second / 1e9; }
 
 // Bytes read and written a second.
 Result<double> copy_bandwidth(Device& device, const Options& options);
 
 // `copy` is that bandwidth.
-Status bench_matvec(Device& device, const Options& options, double copy);
+Status bench_matvec(Device& device, const Options& options, double copy, Goals& goals);
 // dp4a against tensor cores, and what cuda/host/few_rows.h chooses. kFailed where their results
 // are not the same bits.
 Status bench_crossover(Device& device, const Options& options);
-Status bench_attention(Device& device, const Options& options, PageKind pages, double copy);
-Status bench_models(const Options& options, double copy);
+Status bench_attention(Device& device, const Options& options, PageKind pages, double copy,
+                       Goals& goals);
+Status bench_models(const Options& options, double copy, Goals& goals);
 // A decode step of one model with each kind of cache.
 Status bench_caches(const Options& options);
 

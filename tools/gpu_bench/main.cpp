@@ -22,21 +22,33 @@ Status run(const Options& options) {
   const DeviceInfo& info = device->info();
   fmt::print("{}: sm_{}{}, {} multiprocessors, {:.0f} GiB\n", info.name, info.major, info.minor,
              info.multiprocessors, static_cast<double>(info.total_bytes) / (1 << 30));
+  Goals goals;
   SLUICE_ASSIGN_OR_RETURN(const double copy, copy_bandwidth(*device, options));
   fmt::print("copy: {:.0f} GB/s read and written\n", giga(copy));
-  if (options.wants("matvec")) SLUICE_RETURN_IF_ERROR(bench_matvec(*device, options, copy));
+  if (options.wants("matvec")) SLUICE_RETURN_IF_ERROR(bench_matvec(*device, options, copy, goals));
   if (options.wants("crossover")) SLUICE_RETURN_IF_ERROR(bench_crossover(*device, options));
   if (options.wants("attention")) {
     for (const PageKind pages : {PageKind::kInt8, PageKind::kF16, PageKind::kInt4}) {
-      SLUICE_RETURN_IF_ERROR(bench_attention(*device, options, pages, copy));
+      SLUICE_RETURN_IF_ERROR(bench_attention(*device, options, pages, copy, goals));
     }
   }
-  if (options.wants("models")) SLUICE_RETURN_IF_ERROR(bench_models(options, copy));
+  if (options.wants("models")) SLUICE_RETURN_IF_ERROR(bench_models(options, copy, goals));
   if (options.wants("caches")) SLUICE_RETURN_IF_ERROR(bench_caches(options));
+  goals.print();
   return {};
 }
 
 }  // namespace
+
+void Goals::print() const {
+  fmt::print("\ngoals for an H200\n");
+  for (const Goal& goal : goals_) {
+    const bool met = goal.at_least ? goal.value >= goal.goal : goal.value <= goal.goal;
+    fmt::print("{:<6} {}: {:.2f}, goal {} {:.2f}\n", met ? "met" : "MISSED", goal.what, goal.value,
+               goal.at_least ? ">=" : "<=", goal.goal);
+  }
+}
+
 }  // namespace sluice::cuda
 
 int main(int argc, char** argv) {

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstdio>
+#include <string_view>
 #include <vector>
 
 #include "cuda/host/launch.h"
@@ -19,7 +21,7 @@ struct MatrixShape {
 
 }  // namespace
 
-Status bench_matvec(Device& device, const Options& options, double copy) {
+Status bench_matvec(Device& device, const Options& options, double copy, Goals& goals) {
   const std::vector<MatrixShape> shapes =
       options.quick ? std::vector<MatrixShape>{{"small", 64, 256}}
                     : std::vector<MatrixShape>{{"qkv", 6144, 4096},
@@ -36,6 +38,7 @@ Status bench_matvec(Device& device, const Options& options, double copy) {
   for (const std::int32_t r : rows) fmt::print("{:>22}", fmt::format("{} rows", r));
   fmt::print("\n");
   for (const BlockType type : kMatvecTypes) {
+    double least_share = 1e9, most_of_eight = 0;  // of all shapes
     for (const MatrixShape& shape : shapes) {
       const std::size_t bytes = packed_bytes(type, shape.rows, shape.cols);
       const std::size_t count = std::max<std::size_t>(1, pool_bytes / bytes);
@@ -67,7 +70,9 @@ Status bench_matvec(Device& device, const Options& options, double copy) {
             }));
         const double seconds = all / static_cast<double>(count);
         if (one == 0) one = seconds;
+        if (r == 8) most_of_eight = std::max(most_of_eight, seconds / one);
         const double rate = static_cast<double>(bytes) / seconds;
+        if (r == 1) least_share = std::min(least_share, rate / copy);
         if (r <= 16) {
           fmt::print("{:>22}", fmt::format("{:.0f} ({:.0f}%) {:.2f}x", giga(rate),
                                            100 * rate / copy, seconds / one));
@@ -79,6 +84,11 @@ Status bench_matvec(Device& device, const Options& options, double copy) {
       fmt::print("\n");
       std::fflush(stdout);
     }
+    const std::string_view name = block_type_info(type).name;
+    goals.at_least(fmt::format("{}, 1 row, share of the copy bandwidth, least", name), least_share,
+                   0.85);
+    if (most_of_eight > 0)
+      goals.at_most(fmt::format("{}, 8 rows against 1, most", name), most_of_eight, 1.15);
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cuda/host/backend.h"
@@ -73,7 +74,7 @@ Result<ModelTimes> time_model(const Model& model, bool graphs, bool quick,
 
 }  // namespace
 
-Status bench_models(const Options& options, double copy) {
+Status bench_models(const Options& options, double copy, Goals& goals) {
   const std::vector<MadeUp> models =
       options.quick ? std::vector<MadeUp>{kTiny} : std::vector<MadeUp>{k1B, k8B, k70B};
   const std::uint32_t prompt_rows = options.quick ? 20 : 512;
@@ -95,6 +96,9 @@ Status bench_models(const Options& options, double copy) {
         "{:.1f} TFLOP/s\n",
         shape.name, 1 / with.step, giga(rate), 100 * rate / copy, prompt_rows,
         prompt_rows / with.prompt, 2 * parameters * prompt_rows / with.prompt / 1e12);
+    if (std::string_view(shape.name) != "1B")
+      goals.at_least(fmt::format("decoding {}, share of the copy bandwidth", shape.name),
+                     rate / copy, 0.75);
     std::string curve;
     for (const auto& [rows, seconds] : with.passes) {
       curve += fmt::format(" {}: {:.2f}x", rows, seconds / with.step);
