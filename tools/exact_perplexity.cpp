@@ -78,8 +78,7 @@ Status evaluate(const std::string& path, const std::string& text, std::size_t mo
                std::exp(nll / static_cast<double>(scored)));
     std::fflush(stdout);
   }
-  SLUICE_RETURN_IF_ERROR(status);
-  return writer.commit();
+  return status.ok() ? writer.commit() : status;
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ void matmul(benchmark::State& state, const Kernels* kernels, BlockType type, std
   const auto out = allocate<float>(std::size_t{rows} * kRows);
   ThreadPool pool(threads);
   std::uint32_t i = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const PackedMatrix matrix = w.matrix(i++);
     pool.parallel_for(matrix.groups(), kGroupGrain, [&](std::uint64_t begin, std::uint64_t end) {
       multiply(*kernels, matrix, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end),
@@ -164,7 +164,7 @@ void read_bandwidth(benchmark::State& state, unsigned threads) {
   static const auto data = allocate<std::uint64_t>(words);
   ThreadPool pool(threads);
   std::atomic<std::uint64_t> total{0};
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     pool.parallel_for(words, 1 << 17, [&](std::uint64_t begin, std::uint64_t end) {
       std::uint64_t sums[16] = {};
       for (std::uint64_t i = begin; i + 16 <= end; i += 16) {
@@ -184,7 +184,8 @@ void read_bandwidth(benchmark::State& state, unsigned threads) {
 // Products of bytes in registers: what the arithmetic of one thread can do at best.
 void int8_peak(benchmark::State& state, const Kernels* kernels) {
   double operations = 0;
-  for (auto _ : state) operations += static_cast<double>(kernels->byte_products(1 << 16));
+  for ([[maybe_unused]] auto _ : state)
+    operations += static_cast<double>(kernels->byte_products(1 << 16));
   state.counters["GOP/s"] = benchmark::Counter(1e-9 * operations, benchmark::Counter::kIsRate);
 }
 
@@ -232,7 +233,7 @@ void attention(benchmark::State& state, const Kernels* kernels, KvType type, std
   task.output = output.data();
   task.output_stride = kHeads * kDim;
   std::uint32_t layer = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     std::fill(maximum.begin(), maximum.end(), -1e30f);
     std::fill(sum.begin(), sum.end(), 0.0f);
     std::fill(output.begin(), output.end(), 0.0f);
@@ -255,7 +256,8 @@ void attention(benchmark::State& state, const Kernels* kernels, KvType type, std
 // A region with nothing to do: what a barrier costs.
 void empty_region(benchmark::State& state, unsigned threads) {
   ThreadPool pool(threads);
-  for (auto _ : state) pool.parallel_for(threads, 1, [](std::uint64_t, std::uint64_t) {});
+  for ([[maybe_unused]] auto _ : state)
+    pool.parallel_for(threads, 1, [](std::uint64_t, std::uint64_t) {});
 }
 
 void register_all(const std::vector<unsigned>& thread_counts) {
