@@ -12,6 +12,7 @@ release build with its tools; takes a minute or two.
 import argparse
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -64,6 +65,8 @@ def main():
     parser.add_argument("--update", action="store_true", help="record the counts")
     parser.add_argument("--limit", type=float, default=2.0, help="percent by which a count may grow (2)")
     options = parser.parse_args()
+    if not shutil.which("valgrind"):
+        sys.exit("count_instructions: valgrind is not there (Debian's package valgrind)")
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
         wanted = cases(folder)

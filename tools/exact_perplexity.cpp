@@ -92,6 +92,10 @@ int main(int argc, char** argv) {
   }
   std::ifstream in(argv[2], std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in) {
+    fmt::print(stderr, "exact_perplexity: cannot read '{}'\n", argv[2]);
+    return 3;
+  }
   const Status status = evaluate(argv[1], text, most, argv[4]);
   if (status.ok()) return 0;
   fmt::print(stderr, "exact_perplexity: {}\n", status.error().message);

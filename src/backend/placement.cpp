@@ -195,9 +195,9 @@ Result<Placement> place(const PlacementRequest& request) {
         mib(last.memory.weights), mib(last.memory.kv_cache), mib(last.memory.work),
         mib(last.memory.available));
     if (demanded) {
-      return make_error(
-          ErrorCode::kNoMemory,
-          "{}; use a smaller context (-c), --kv int4, a smaller model, or --device cpu", why);
+      return make_error(ErrorCode::kNoMemory,
+                        "{}; use a smaller context (-c), {}a smaller model, or --device cpu", why,
+                        request.cpu.kv == KvCacheType::kInt4 ? "" : "--kv int4, ");
     }
     placement.notes.push_back(why + ": running on the CPU");
     return on_cpu();
