@@ -69,6 +69,15 @@ Errors check_model(const std::string& name, KvCacheType kv) {
   errors.published = relative_l2(last, want["last_logits"].get<std::vector<double>>());
 
   const auto exact = test::reference_logits(run.model(), tokens);
+  // From a later position, shared between threads: the same bits.
+  std::size_t visited = 0;
+  test::visit_reference_logits(run.model(), tokens, 2,
+                               [&](std::size_t position, const std::vector<double>& logits_there) {
+                                 CHECK(logits_there == exact[position]);
+                                 ++visited;
+                               },
+                               {false, false, 3});
+  CHECK(visited == tokens.size() - 2);
   const auto argmaxes = want["argmax_per_position"].get<std::vector<std::int32_t>>();
   std::size_t same = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
