@@ -42,6 +42,7 @@
 // Rows past the matrix's last one have zeros.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cuda/simt.h"
@@ -133,6 +134,8 @@ enum class TileKind : std::uint8_t {
   kWide,
   kWideHalves
 };
+inline constexpr std::size_t kTileKinds =
+    std::size_t{static_cast<std::uint8_t>(TileKind::kWideHalves)} + 1;
 // Calls visit(TilesQ4_0()) or whichever it is, and returns what it returns.
 template <class Visit>
 decltype(auto) visit_tiles(TileKind kind, Visit&& visit) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuda/host/cuda_platform.h"
+#include "cuda/host/few_rows.h"
 #include "tests/conformance.h"
 #include "tests/reference_model.h"
 #include "tests/run_model.h"
@@ -234,6 +235,51 @@ TEST_CASE("a row's logits are the same bits in any pass") {
     }
   }
 }
+
+TEST_CASE("few rows: dp4a as long as it is at least as fast as tensor cores") {
+  cuda::KernelTimes times{.dp4a = {1, 2, 3, 4}, .mma = {2, 2, 2, 2}};
+  CHECK(times.most_dp4a() == 2);
+  times.dp4a = {3, 1, 1, 1};
+  CHECK(times.most_dp4a() == 0);
+  times.dp4a = {1, 1, 1, 1};
+  CHECK(times.most_dp4a() == 4);
+}
+
+#ifndef SLUICE_ON_DEVICE
+TEST_CASE("kernels are chosen by what the device measures; no choice changes a bit") {
+  for (const char* arch : {"llama", "mixtral"}) {
+    CAPTURE(arch);
+    ModelShape shape = small_shape(arch);
+    shape.type = BlockType::kQ4_K;  // with Q6_K among them
+    shape.embd = 256;
+    shape.heads = 4;
+    shape.ffn = 256;
+    shape.layers = 1;
+    const MadeModel model(shape);
+    const auto tokens = random_tokens(6, 5, 300);
+    std::vector<std::vector<float>> logits;
+    std::vector<std::string> choices;
+    for (const std::uint64_t clock : {1u, 20u, 30u}) {
+      cuda::emulated_machine().clock = clock;
+      cuda::emulated_machine().runs_what_it_times = clock == 1;
+      ModelRun run = on_gpu(model.path());
+      cuda::emulated_machine() = {};
+      choices.push_back(run.backend().tuning());
+      CHECK(choices.back().find("dp4a for up to ") == 0);
+      CHECK(choices.back().find("of Q4_K") != std::string::npos);
+      logits.push_back({});
+      for (const std::uint32_t chunk : {1u, 2u, 3u, 4u}) {
+        run.restart();
+        const auto rows = run.forward(tokens, chunk);
+        logits.back().insert(logits.back().end(), rows.begin(), rows.end());
+      }
+      CHECK(same_bits(logits.back(), logits.front()));
+    }
+    std::sort(choices.begin(), choices.end());
+    CHECK(std::unique(choices.begin(), choices.end()) - choices.begin() >= 2);
+  }
+}
+#endif
 
 TEST_CASE("the largest logits of rows alone are those among all") {
   const MadeModel model(small_shape("llama"));
@@ -489,6 +535,21 @@ TEST_CASE("an f16 cache that wants more shared memory than a GPU has: the CPU, o
   cuda::emulated_machine().major = 7;
   CHECK(create_backend(placed.request, placement).error().code == ErrorCode::kUsage);
   cuda::emulated_machine() = {};
+}
+
+TEST_CASE("a device that is lost while kernels are timed is an error") {
+  Placed placed(small_shape("llama"));
+  placed.request.cpu.pool = std::make_shared<cpu::ThreadPool>(1);
+  placed.request.choice.kind = Kind::kGpu;
+  const auto placement = place(placed.request);
+  REQUIRE(placement.ok());
+  cuda::emulated_machine().runs_what_it_times = true;
+  cuda::emulated_machine().fail_at_launch = 2;
+  const auto backend = create_backend(placed.request, *placement);
+  cuda::emulated_machine() = {};
+  REQUIRE(!backend.ok());
+  CHECK(backend.error().code == ErrorCode::kFailed);
+  CHECK(backend.error().message.find("it was lost") != std::string::npos);
 }
 
 TEST_CASE("placement: no device, no backend, wrong device, unknown cache") {

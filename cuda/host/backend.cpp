@@ -191,6 +191,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::create(const Model& model,
       backend->weights_,
       upload_weights(device, model, options.layers, options.kv, options.positions, *options.pool,
                      options.cancel, options.on_progress));
+  SLUICE_ASSIGN_OR_RETURN(backend->few_rows_, FewRows::measure(device, backend->weights_));
   backend->cache_.resize(spec.layers);
   for (std::uint32_t i = options.layers.first; i < options.layers.last; ++i) {
     const std::uint64_t bytes = cache_layer_bytes(spec, options);

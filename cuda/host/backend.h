@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/arguments.h"
+#include "cuda/host/few_rows.h"
 #include "cuda/host/pass_inputs.h"
 #include "cuda/host/runtime.h"
 #include "cuda/host/weights.h"
@@ -48,6 +49,7 @@ class CudaBackend final : public Backend {
   static MemoryPlan plan_memory(const Model& model, const GpuOptions& options);
 
   std::string description() const override;
+  std::string tuning() const override { return few_rows_.text(); }
   const ModelSpec& spec() const override { return model_.spec; }
   std::uint32_t block_tokens() const override;
   std::uint32_t max_rows() const override { return options_.max_rows; }
@@ -136,6 +138,7 @@ class CudaBackend final : public Backend {
   // int4: blocks that are, or were lately, not full, in f16, of each layer.
   RecentBlocks recent_{0, kPageTokens, 0};
   std::vector<Memory> recent_cache_;
+  FewRows few_rows_;
   WorkMemory work_;
   PassInputs inputs_;
   HostMemory hidden_;               // [max_rows][embedding], on its way to or from the device

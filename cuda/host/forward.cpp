@@ -222,7 +222,8 @@ void CudaBackend::queue_product(const DeviceProduct& product, const Input& input
       args.out = out + piece.out;
       args.out_stride = stride;
       args.x = input.quantized;
-      launch_matvec(*device_, *tile_kind(matrix.type), args, items);
+      const TileKind kind = *tile_kind(matrix.type);
+      launch_matvec(*device_, few_rows_.arithmetic(kind, args.x_rows), kind, args, items);
     }
   }
 }
@@ -254,7 +255,8 @@ void CudaBackend::queue_qkv(const Pass& pass, std::uint32_t layer, const Input& 
     args.arrivals = work_.arrivals.at<std::uint32_t>();
     args.first_head = i32(piece.out / spec.head_dim);
     args.half_pages = written_pages(pages()) == PageKind::kF16;
-    launch_qkv(*device_, *tile_kind(piece.matrix.type), args);
+    const TileKind kind = *tile_kind(piece.matrix.type);
+    launch_qkv(*device_, few_rows_.arithmetic(kind, args.product.x_rows), kind, args);
   }
 }
 
@@ -368,7 +370,8 @@ CudaBackend::Input CudaBackend::queue_gate_up(const DeviceLayer& w, const Input&
                                               const Experts* experts) {
   const DeviceMatrix& matrix = w.gate_up.pieces.front().matrix;
   const std::int32_t at_a_time = experts != nullptr ? experts->item_rows : x.rows;
-  if (!w.gate_up.pairs || w.down.any_float() || !is_fused(*tile_kind(matrix.type), at_a_time)) {
+  const auto kind = tile_kind(matrix.type);
+  if (!w.gate_up.pairs || w.down.any_float() || !kind || !is_fused(*kind, at_a_time)) {
     queue_product(w.gate_up, x, work_.gate_up.at<float>(), std::int64_t{2} * width, experts);
     return queue_activation(w, width, rows);
   }
@@ -379,7 +382,8 @@ CudaBackend::Input CudaBackend::queue_gate_up(const DeviceLayer& w, const Input&
   args.out = {work_.wide.at<std::int8_t>(), work_.wide_scale.at<float>(),
               work_.wide_sum.at<std::uint32_t>()};
   args.gelu = model_.spec.activation == Activation::kGeluTanh;
-  launch_gated(*device_, *tile_kind(matrix.type), args, experts != nullptr ? experts->count : 1);
+  launch_gated(*device_, few_rows_.arithmetic(*kind, args.product.x_rows), *kind, args,
+               experts != nullptr ? experts->count : 1);
   return {work_.activated.at<const float>(),
           width,
           {work_.wide.at<const std::int8_t>(), work_.wide_scale.at<const float>(),

@@ -5,15 +5,16 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "cuda/host/few_rows.h"
-#include "cuda/host/queue_matvec.h"
+#include "cuda/host/queue.h"
 #include "cuda/kernels/activate.cuh"
 #include "cuda/kernels/attention.cuh"
 #include "cuda/kernels/attention_merge.cuh"
 #include "cuda/kernels/experts.cuh"
 #include "cuda/kernels/gated.cuh"
 #include "cuda/kernels/gemm.cuh"
+#include "cuda/kernels/matvec_dp4a.cuh"
 #include "cuda/kernels/matvec_float.cuh"
+#include "cuda/kernels/matvec_mma.cuh"
 #include "cuda/kernels/norm.cuh"
 #include "cuda/kernels/qkv.cuh"
 #include "cuda/kernels/quantize.cuh"
@@ -25,10 +26,38 @@
 namespace sluice::cuda {
 namespace {
 
-constexpr std::int32_t kMostDp4a = largest_dp4a_rows();
+template <class Args>
+void queue(Device& device, void (*kernel)(Args), const LaunchShape& shape, const Args& args) {
+#if defined(__CUDACC__)
+  Args copy = args;
+  queue_kernel(device, reinterpret_cast<const void*>(kernel), shape, &copy);
+#else
+  queue_emulated(device, shape, [kernel, args] { kernel(args); });
+#endif
+}
 
-bool by_dp4a(const Device& device, TileKind kind, std::int32_t x_rows) {
-  return x_rows <= most_dp4a_rows(kind, capability_major(device));
+template <int kRows>
+using Rows = std::integral_constant<int, kRows>;
+
+// Calls visit(Rows) with the number of rows that a kernel of dp4a is made for, at least x_rows.
+template <class Visit>
+void visit_dp4a_rows(std::int32_t x_rows, Visit&& visit) {
+  static_assert(kMostDp4aRows == 4);
+  if (x_rows <= 1) {
+    visit(Rows<1>());
+  } else if (x_rows <= 2) {
+    visit(Rows<2>());
+  } else {
+    visit(Rows<4>());
+  }
+}
+
+// With more rows weights would be read again, so a block of threads takes more of them together
+// (gemm.cuh).
+constexpr std::int32_t kMostMatvecRows = 16;
+
+bool by_dp4a(Arithmetic few, std::int32_t x_rows) {
+  return few == Arithmetic::kDp4a && x_rows <= kMostDp4aRows;
 }
 
 }  // namespace
@@ -68,9 +97,16 @@ std::int64_t top_logit_parts(std::int32_t cols) {
   return std::int64_t{select_chunks(cols)} * most_selected(cols);
 }
 
-void launch_matvec(Device& device, TileKind kind, const MatvecArgs& args, std::int32_t items) {
+void launch_matvec(Device& device, Arithmetic few, TileKind kind, const MatvecArgs& args,
+                   std::int32_t items) {
   visit_tiles(kind, [&](auto tiles) {
     using Tiles = decltype(tiles);
+    const auto launch = [&](auto rows, auto* kernel) {
+      queue(device, kernel,
+            {matvec_blocks(args.rows, items), kMatvecThreads,
+             matvec_shared_bytes<Tiles, decltype(rows)::value>()},
+            args);
+    };
     if (args.x_rows > kMostMatvecRows) {
       queue(device, &gemm<Tiles>,
             {gemm_blocks(args.rows, args.x_rows, simt::is_null(args.items) ? 0 : items),
@@ -78,10 +114,13 @@ void launch_matvec(Device& device, TileKind kind, const MatvecArgs& args, std::i
             args);
       return;
     }
-    if (by_dp4a(device, kind, args.x_rows)) {
-      queue_matvec_dp4a<Tiles, kMostDp4a>(device, args, items);
+    if (by_dp4a(few, args.x_rows)) {
+      visit_dp4a_rows(args.x_rows,
+                      [&](auto rows) { launch(rows, &matvec_dp4a<Tiles, decltype(rows)::value>); });
+    } else if (args.x_rows <= 8) {
+      launch(Rows<8>(), &matvec_mma<Tiles, 8>);
     } else {
-      queue_matvec_mma<Tiles>(device, args, items);
+      launch(Rows<kMostMatvecRows>(), &matvec_mma<Tiles, kMostMatvecRows>);
     }
   });
 }
@@ -89,7 +128,6 @@ void launch_matvec(Device& device, TileKind kind, const MatvecArgs& args, std::i
 namespace {
 
 constexpr std::int32_t kMostFusedRows = 8;
-using MostFused = std::integral_constant<int, kMostFusedRows>;
 constexpr TileKind kFirstUnfused = TileKind::kWide;
 
 // Calls visit(tiles) where is_fused().
@@ -109,7 +147,8 @@ bool is_fused(TileKind tiles, std::int32_t x_rows) {
   return x_rows <= kMostFusedRows && tiles < kFirstUnfused;
 }
 
-void launch_gated(Device& device, TileKind kind, const GatedArgs& args, std::int32_t items) {
+void launch_gated(Device& device, Arithmetic few, TileKind kind, const GatedArgs& args,
+                  std::int32_t items) {
   const std::int32_t x_rows = args.product.x_rows;
   visit_fused(kind, [&](auto tiles) {
     using Tiles = decltype(tiles);
@@ -119,16 +158,16 @@ void launch_gated(Device& device, TileKind kind, const GatedArgs& args, std::int
              matvec_shared_bytes<Tiles, decltype(rows)::value, 2>()},
             args);
     };
-    if (by_dp4a(device, kind, x_rows)) {
-      visit_dp4a_rows<kMostDp4a>(
-          x_rows, [&](auto rows) { launch(rows, &gated_dp4a<Tiles, decltype(rows)::value>); });
+    if (by_dp4a(few, x_rows)) {
+      visit_dp4a_rows(x_rows,
+                      [&](auto rows) { launch(rows, &gated_dp4a<Tiles, decltype(rows)::value>); });
     } else {
-      launch(MostFused(), &gated_mma<Tiles, kMostFusedRows>);
+      launch(Rows<kMostFusedRows>(), &gated_mma<Tiles, kMostFusedRows>);
     }
   });
 }
 
-void launch_qkv(Device& device, TileKind kind, const QkvArgs& args) {
+void launch_qkv(Device& device, Arithmetic few, TileKind kind, const QkvArgs& args) {
   const std::int32_t x_rows = args.product.x_rows;
   visit_fused(kind, [&](auto tiles) {
     using Tiles = decltype(tiles);
@@ -138,11 +177,11 @@ void launch_qkv(Device& device, TileKind kind, const QkvArgs& args) {
              qkv_shared_bytes<Tiles, decltype(rows)::value>()},
             args);
     };
-    if (by_dp4a(device, kind, x_rows)) {
-      visit_dp4a_rows<kMostDp4a>(
-          x_rows, [&](auto rows) { launch(rows, &qkv_dp4a<Tiles, decltype(rows)::value>); });
+    if (by_dp4a(few, x_rows)) {
+      visit_dp4a_rows(x_rows,
+                      [&](auto rows) { launch(rows, &qkv_dp4a<Tiles, decltype(rows)::value>); });
     } else {
-      launch(MostFused(), &qkv_mma<Tiles, kMostFusedRows>);
+      launch(Rows<kMostFusedRows>(), &qkv_mma<Tiles, kMostFusedRows>);
     }
   });
 }

@@ -14,9 +14,6 @@ struct LaunchShape {
   std::int32_t shared_bytes = 0;  // dynamic; kernels call simt::wait_for_previous()
 };
 
-// N of the device's compute capability N.x.
-std::uint32_t capability_major(const Device& device);
-
 // CUDA: `kernel` is the kernel's address, `args` that of its one argument.
 void queue_kernel(Device& device, const void* kernel, const LaunchShape& shape, void* args);
 // The emulator: `body` is what each thread does.

@@ -109,6 +109,9 @@ class Device {
   void begin_graph();
   Result<Graph> end_graph();
   void run(const Graph& graph);
+  // Seconds that the device takes for a graph: the shortest of a few runs, which have been waited
+  // for. The graph's work is to be the same when repeated.
+  Result<double> seconds(const Graph& graph);
 
   struct State;
   State& state() { return *state_; }  // for cuda/host/launch.cu

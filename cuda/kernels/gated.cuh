@@ -37,7 +37,7 @@ SIMT_DEVICE void finish_pair(const GatedArgs& args, const MatvecWork& work) {
 }
 
 template <class Tiles, int kXRows>
-SIMT_KERNEL(kMatvecThreads)
+SIMT_KERNEL(kMatvecThreads, 2)
 gated_dp4a(GatedArgs args) {
   const MatvecWork work = matvec_work<Tiles, 2>(args.product);
   if (work.count == 0) return;

@@ -1,11 +1,11 @@
-// Quantized matrix times one to eight rows of activations by dp4a: four products of bytes an
+// Quantized matrix times one to four rows of activations by dp4a: four products of bytes an
 // instruction. Lane r has row r of the tile; the activations are the same for all lanes.
 //
 //   lane r:  codes of row r, 16 or 32 bytes    8 words of 4 columns
 //   all:     an x row of the block, 32 bytes    8 words of 4 columns     -> 8 dp4a
 //
-// 64 lanes a clock and multiprocessor: from some number of rows on tensor cores are faster
-// (cuda/host/few_rows.h).
+// 64 lanes a clock and multiprocessor: from some number of rows on tensor cores are faster, which
+// the device measures (cuda/host/few_rows.h).
 #pragma once
 
 #include "cuda/kernels/matvec.cuh"
@@ -68,7 +68,7 @@ SIMT_DEVICE void sum_by_dp4a(const MatvecArgs& args, const MatvecWork& work) {
 }
 
 template <class Tiles, int kXRows>
-SIMT_KERNEL(kMatvecThreads)
+SIMT_KERNEL(kMatvecThreads, 2)
 matvec_dp4a(MatvecArgs args) {
   const MatvecWork work = matvec_work<Tiles>(args);
   if (work.count == 0) return;

@@ -91,6 +91,8 @@ class Backend {
 
   // For people: "cpu (avx2, 2 threads)".
   virtual std::string description() const = 0;
+  // What it measured of its device and chose by it, for people; empty: nothing.
+  virtual std::string tuning() const { return {}; }
   virtual const ModelSpec& spec() const = 0;
   virtual std::uint32_t block_tokens() const = 0;  // of the KV cache
   virtual std::uint32_t max_rows() const = 0;      // in one pass

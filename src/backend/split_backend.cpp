@@ -19,6 +19,14 @@ class SplitBackend final : public Backend {
     }
     return text;
   }
+  std::string tuning() const override {
+    std::string text;
+    for (const BackendPart& part : parts_) {
+      const std::string one = part.backend->tuning();
+      if (!one.empty()) text += (text.empty() ? "" : "; ") + one;
+    }
+    return text;
+  }
   const ModelSpec& spec() const override { return parts_.front().backend->spec(); }
   std::uint32_t block_tokens() const override { return parts_.front().backend->block_tokens(); }
   std::uint32_t max_rows() const override {

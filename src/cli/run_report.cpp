@@ -108,6 +108,9 @@ std::string run_stats(const RunReport& report) {
                           printable(report.engine.spec().architecture),
                           format_bytes(report.engine.file().file_bytes()), info.load_ms));
   text += row("device", report.engine.backend().description());
+  if (const std::string tuning = report.engine.backend().tuning(); !tuning.empty()) {
+    text += row("", "as measured: " + tuning);
+  }
   const double prefill_s = timings.prefill_ms / 1000;
   text += row(
       "prompt",

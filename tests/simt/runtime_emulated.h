@@ -13,6 +13,10 @@ struct EmulatedMachine {
   std::uint64_t fail_at_launch = 0;  // the device is lost at its n-th launch; 0: never
   std::uint32_t major = 8;           // compute capability
   double bandwidth = 1e12;           // bytes a second
+  // Nothing takes time here. What Device::seconds() says are random numbers, the same in each run
+  // of a program, so that tests meet all choices that depend on times; tokens must not.
+  std::uint64_t clock = 1;
+  bool runs_what_it_times = false;
 };
 
 EmulatedMachine& emulated_machine();

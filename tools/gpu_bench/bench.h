@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/host/runtime.h"
+#include "cuda/host/weights.h"
 #include "cuda/kv_pages.h"
 #include "src/base/status.h"
 
@@ -51,13 +52,21 @@ class Goals {
 
 inline double giga(double per_second) { return per_second / 1e9; }
 
+// So many matrices of one type, one after the other in memory, all bytes positive numbers below two
+// where they are halves or floats.
+Result<std::vector<DeviceMatrix>> made_up_matrices(Device& device, BlockType type,
+                                                   std::uint32_t rows, std::uint32_t cols,
+                                                   std::size_t count);
+std::vector<const DeviceMatrix*> pointers(const std::vector<DeviceMatrix>& matrices);
+Result<Memory> random_memory(Device& device, std::size_t bytes);
+
 // Bytes read and written a second.
 Result<double> copy_bandwidth(Device& device, const Options& options);
 
 // `copy` is that bandwidth.
 Status bench_matvec(Device& device, const Options& options, double copy, Goals& goals);
-// dp4a against tensor cores, and what cuda/host/few_rows.h chooses. kFailed where their results
-// are not the same bits.
+// dp4a against tensor cores as cuda/host/few_rows.h times them. kFailed where their results are not
+// the same bits.
 Status bench_crossover(Device& device, const Options& options);
 Status bench_attention(Device& device, const Options& options, PageKind pages, double copy,
                        Goals& goals);

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cuda/host/launch.h"
+#include "cuda/host/few_rows.h"
 #include "cuda/pack.h"
 #include "tools/gpu_bench/bench.h"
 
@@ -42,8 +42,9 @@ Status bench_matvec(Device& device, const Options& options, double copy, Goals& 
     for (const MatrixShape& shape : shapes) {
       const std::size_t bytes = packed_bytes(type, shape.rows, shape.cols);
       const std::size_t count = std::max<std::size_t>(1, pool_bytes / bytes);
-      SLUICE_ASSIGN_OR_RETURN(const Memory weights, device.allocate("weights", bytes * count));
-      device.zero(weights.at<std::uint8_t>(), bytes * count);
+      SLUICE_ASSIGN_OR_RETURN(const auto matrices,
+                              made_up_matrices(device, type, shape.rows, shape.cols, count));
+      SLUICE_ASSIGN_OR_RETURN(const KernelTimes times, time_kernels(device, pointers(matrices)));
       const auto most = static_cast<std::size_t>(rows.back());
       SLUICE_ASSIGN_OR_RETURN(const Memory q, device.allocate("x", most * shape.cols));
       SLUICE_ASSIGN_OR_RETURN(const Memory scale, device.allocate("x", most * shape.cols / 8));
@@ -53,21 +54,21 @@ Status bench_matvec(Device& device, const Options& options, double copy, Goals& 
       fmt::print("{:<8}{:<14}", block_type_info(type).name, shape.name);
       double one = 0;
       for (const std::int32_t r : rows) {
-        SLUICE_ASSIGN_OR_RETURN(
-            const double all, seconds_of(device, options.quick, [&] {
-              for (std::size_t i = 0; i < count; ++i) {
-                MatvecArgs args{};
-                args.weights = weights.at<const std::uint8_t>(static_cast<std::int64_t>(i * bytes));
-                args.x = {q.at<const std::int8_t>(), scale.at<const float>(),
-                          sum.at<const std::uint32_t>()};
-                args.out = out.at<float>();
-                args.out_stride = shape.rows;
-                args.rows = static_cast<std::int32_t>(shape.rows);
-                args.cols = static_cast<std::int32_t>(shape.cols);
-                args.x_rows = r;
-                launch_matvec(device, *tile_kind(type), args);
-              }
-            }));
+        const Arithmetic few = r <= times.most_dp4a() ? Arithmetic::kDp4a : Arithmetic::kMma;
+        SLUICE_ASSIGN_OR_RETURN(const double all, seconds_of(device, options.quick, [&] {
+                                  for (const DeviceMatrix& matrix : matrices) {
+                                    MatvecArgs args{};
+                                    args.weights = matrix.memory.at<const std::uint8_t>();
+                                    args.x = {q.at<const std::int8_t>(), scale.at<const float>(),
+                                              sum.at<const std::uint32_t>()};
+                                    args.out = out.at<float>();
+                                    args.out_stride = shape.rows;
+                                    args.rows = static_cast<std::int32_t>(shape.rows);
+                                    args.cols = static_cast<std::int32_t>(shape.cols);
+                                    args.x_rows = r;
+                                    launch_matvec(device, few, *tile_kind(type), args);
+                                  }
+                                }));
         const double seconds = all / static_cast<double>(count);
         if (one == 0) one = seconds;
         if (r == 8) most_of_eight = std::max(most_of_eight, seconds / one);
