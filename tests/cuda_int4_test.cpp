@@ -247,7 +247,7 @@ TEST_CASE("int4: sequences that share a partial block, and blocks in other place
     saved.emplace_back(run.backend().kv_block_bytes());
     REQUIRE(run.backend().export_kv_block(block, saved.back()).ok());
   }
-  CHECK(run.backend().kv_format().find("cuda-2 int4 ") == 0);
+  CHECK(run.backend().kv_format().find("cuda-3 int4 ") == 0);
   run.restart();
   run.forward(random_tokens(random, 70));
   run.restart();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/backend/cpu/key_outliers.h"
 #include "src/engine/cached_sequence.h"
 #include "src/engine/engine.h"
 #include "tests/run_model.h"
@@ -67,6 +68,39 @@ cpu::CpuOptions int4(std::uint32_t rows) {
 std::span<const float> row(const ModelRun& run, const std::vector<float>& logits, std::size_t i) {
   const std::size_t vocabulary = run.spec().vocabulary;
   return std::span(logits).subspan(i * vocabulary, vocabulary);
+}
+
+// -- Key biases ----------------------------------------------------------------------------------
+
+// Pairs that are taken out of the keys of one head of 64 with these biases of its first half.
+std::vector<std::uint32_t> outlying_pairs(const std::vector<float>& bias) {
+  ModelSpec spec;
+  spec.kv_heads = 1;
+  spec.head_dim = 64;
+  spec.rope_dims = 64;
+  Rope rope;
+  rope.inverse_frequency.assign(32, 1.0f);
+  spec.ropes = {rope};
+  LayerWeights weights;
+  weights.key_bias = bias;
+  weights.key_bias.resize(64);
+  const auto heads = cpu::find_key_outliers(spec, weights, LayerSpec{}, 4);
+  std::vector<std::uint32_t> pairs;
+  for (const cpu::KeyOutliers::Pair& pair : heads[0].pairs) pairs.push_back(pair.first);
+  return pairs;
+}
+
+TEST_CASE("key biases: large ones are taken out, however many there are") {
+  std::vector<float> bias(32, 1.0f);
+  CHECK(outlying_pairs(bias).empty());
+  bias[5] = -7.9f;  // of a key's own size
+  CHECK(outlying_pairs(bias).empty());
+  bias[5] = -8.1f;
+  bias[9] = 100;
+  CHECK(outlying_pairs(bias) == std::vector<std::uint32_t>{5, 9});
+  // As in the first layer of Qwen2.5 0.5B: many are large, and the largest are not four times that.
+  for (std::uint32_t i = 0; i < 12; ++i) bias[i] = 90.0f + 5.0f * static_cast<float>(i);
+  CHECK(outlying_pairs(bias).size() == 12);
 }
 
 }  // namespace

@@ -269,9 +269,9 @@ Status CudaBackend::copy_kv_block(const KvCache& kv, BlockCopy copy) {
   return {};
 }
 
-// The number in "cuda-2" changes with cuda/kv_pages.h.
+// The number in "cuda-3" changes with cuda/kv_pages.h and key_outliers.cpp.
 std::string CudaBackend::kv_format() const {
-  return fmt::format("cuda-2 {} layers {} heads {} dim {} block {}", page_name(options_.kv),
+  return fmt::format("cuda-3 {} layers {} heads {} dim {} block {}", page_name(options_.kv),
                      options_.layers.last - options_.layers.first, model_.spec.kv_heads,
                      model_.spec.head_dim, kPageTokens);
 }

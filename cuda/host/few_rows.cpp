@@ -12,8 +12,9 @@ namespace {
 constexpr std::size_t kMostTimedMatrices = 64;
 constexpr std::uint64_t kMostTimedBytes = std::uint64_t{256} << 20;
 
-constexpr const char* kKindNames[] = {"Q4_0", "Q8_0", "IQ4_NL",        "MXFP4",        "Q4_K",
-                                      "Q5_K", "Q6_K", "Q4_1, Q5_0, Q5_1, IQ4_XS", "Q2_K, Q3_K"};
+constexpr const char* kKindNames[] = {"Q4_0",      "Q8_0", "IQ4_NL", "MXFP4",
+                                      "Q4_K",      "Q5_K", "Q6_K",   "Q4_1, Q5_0, Q5_1, IQ4_XS",
+                                      "Q2_K, Q3_K"};
 static_assert(std::size(kKindNames) == kTileKinds);
 
 // Activations and results that all matrices share.

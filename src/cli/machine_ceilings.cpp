@@ -15,12 +15,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kBytes = std::size_t{64} << 20;
-constexpr std::size_t kPiece = std::size_t{1} << 20;  // what a thread takes at a time
-constexpr std::size_t kStreams = 4;                   // of a piece, read side by side
-constexpr std::size_t kLine = 64;                     // of a cache
+constexpr std::size_t kBytes = std::size_t{256} << 20;  // shorter passes do not get to full speed
+constexpr std::size_t kPiece = std::size_t{1} << 20;    // what a thread takes at a time
+constexpr std::size_t kStreams = 4;                     // of a piece, read side by side
+constexpr std::size_t kLine = 64;                       // of a cache
 constexpr int kPasses = 12;
-constexpr double kSeconds = 0.12;  // passes after the second begin only within this time
+constexpr double kSeconds = 0.25;  // passes after the second begin only within this time
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

@@ -260,10 +260,10 @@ Status CpuBackend::copy_kv_block(const KvCache& kv, BlockCopy copy) {
 }
 
 // Block bytes of a layer are [kv_heads][head_bytes] in one piece; a snapshot has the layers one
-// after another. The number in "cpu-1" changes with kv_layout.h.
+// after another. The number in "cpu-2" changes with kv_layout.h and key_outliers.cpp.
 std::string CpuBackend::kv_format() const {
   constexpr const char* kNames[] = {"int8", "f16", "f32", "int4"};  // in the order of KvCacheType
-  return fmt::format("cpu-1 {} layers {} heads {} dim {} block {}",
+  return fmt::format("cpu-2 {} layers {} heads {} dim {} block {}",
                      kNames[static_cast<int>(options_.kv)],
                      options_.layers.last - options_.layers.first, model_.spec.kv_heads,
                      model_.spec.head_dim, kKvBlock);

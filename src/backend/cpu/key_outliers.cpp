@@ -8,8 +8,12 @@ namespace sluice::cpu {
 namespace {
 
 // A pair is outlying when its bias is more than this many times the root mean square of the biases
-// that stay. Below, int8 with a scale a group copes: 1/127 of four times the usual size.
-constexpr double kOutlierRatio = 4.0;
+// that stay, and larger than what keys themselves come to: below that it raises no group's scale
+// by much. Both by measurement (docs/PERFORMANCE.md, "Quality"): a larger ratio leaves Qwen2.5 0.5B
+// biases of 150 in its first layer, where nearly all are large; a lower size takes pairs out, and
+// time for them, that change nothing.
+constexpr double kOutlierRatio = 2.0;
+constexpr double kOutlierSize = 8.0;
 
 }  // namespace
 
@@ -41,7 +45,7 @@ std::vector<KeyOutliers> find_key_outliers(const ModelSpec& spec, const LayerWei
       const double own = size(order[i]);
       const double others = std::max(rest - own * own, 0.0);
       const double rms = std::sqrt(others / (pairs - i - 1));
-      if (own <= kOutlierRatio * rms || own < 1e-3) break;
+      if (own <= kOutlierRatio * rms || own < kOutlierSize) break;
       taken.push_back(order[i]);
       rest = others;
     }
