@@ -23,6 +23,7 @@ inline constexpr std::uint32_t kStretch = 16;        // blocks of 32 columns in 
 inline constexpr std::uint32_t kExtras = 4096;       // blocks of x prepared at a time
 inline constexpr std::uint32_t kFloatStretch = 256;  // columns
 inline constexpr std::size_t kPrefetchBytes = 2048;  // ahead of the stream
+inline constexpr std::uint32_t kSideBySide = 4;      // groups that one row of x takes together
 
 constexpr bool uses_codebook(BlockType type) {
   return type == BlockType::kIQ4_NL || type == BlockType::kIQ4_XS || type == BlockType::kMXFP4;
@@ -159,6 +160,29 @@ struct PackedSource {
   }
 };
 
+// Groups side by side, one's halves behind the other's: a thread that reads a few streams at a time
+// gets more from memory than from one, and what belongs to x is loaded once for all. Their sums do
+// not fit the registers of AVX2, which costs less than it gains while memory is what is waited for.
+template <class Isa, BlockType kType>
+struct SideBySide {
+  PackedSource<Isa, kType> source[kSideBySide];
+
+  template <int quad>
+  SLUICE_ALWAYS_INLINE typename Isa::I code(std::uint32_t block, int half) const {
+    return source[half / Isa::kHalves].template code<quad>(block, half % Isa::kHalves);
+  }
+  template <int segment>
+  SLUICE_ALWAYS_INLINE typename Isa::F scale(std::uint32_t block, int half) const {
+    return source[half / Isa::kHalves].template scale<segment>(block, half % Isa::kHalves);
+  }
+  template <int segment>
+  SLUICE_ALWAYS_INLINE typename Isa::F min(std::uint32_t block, int half) const {
+    return source[half / Isa::kHalves].template min<segment>(block, half % Isa::kHalves);
+  }
+  // The hardware sees the streams and fetches ahead by itself; doing it here makes them slower.
+  SLUICE_ALWAYS_INLINE void prefetch(std::uint32_t) const {}
+};
+
 // A stretch of a group, unpacked to a byte a code.
 template <int kSegments>
 struct Stretch {
@@ -257,6 +281,36 @@ static void store_acc(const float* acc, std::uint32_t rows, std::uint32_t lanes,
 
 SLUICE_INLINE std::uint32_t smaller(std::uint32_t a, std::uint32_t b) { return a < b ? a : b; }
 
+// Cuts [begin, end) into kSideBySide ranges and calls visit(groups) with one of each: so each of
+// the streams is read front to back. Returns the first of the groups that are left, fewer than
+// kSideBySide.
+template <class Visit>
+SLUICE_INLINE std::uint32_t for_side_by_side(std::uint32_t begin, std::uint32_t end,
+                                             const Visit& visit) {
+  const std::uint32_t each = (end - begin) / kSideBySide;
+  for (std::uint32_t g = 0; g < each; ++g) {
+    std::uint32_t groups[kSideBySide];
+    for (std::uint32_t i = 0; i < kSideBySide; ++i) groups[i] = begin + i * each + g;
+    visit(groups);
+  }
+  return begin + each * kSideBySide;
+}
+// acc[kSideBySide][16] from or to a row of results.
+static void load_side_by_side(const float* out, std::uint32_t rows, const std::uint32_t* groups,
+                              bool start, float* acc) {
+  for (std::uint32_t i = 0; i < kSideBySide; ++i) {
+    const std::uint32_t at = groups[i] * kRowGroup;
+    load_acc(out + at, 0, 1, smaller(kRowGroup, rows - at), start, acc + i * kRowGroup);
+  }
+}
+static void store_side_by_side(const float* acc, std::uint32_t rows, const std::uint32_t* groups,
+                               float* out) {
+  for (std::uint32_t i = 0; i < kSideBySide; ++i) {
+    const std::uint32_t at = groups[i] * kRowGroup;
+    store_acc(acc + i * kRowGroup, 1, smaller(kRowGroup, rows - at), out + at, 0);
+  }
+}
+
 // Rows of x up to which unpacking in registers beats the buffer; one for the types that are costly
 // to unpack.
 constexpr std::uint32_t few_rows(BlockType type) {
@@ -303,7 +357,18 @@ static void matmul_type(const PackedMatrix& w, std::uint32_t group_begin, std::u
                      kDot.has_min ? sums + extra : sums,
                      std::size_t{count} * kSegments};
       };
-      for (std::uint32_t group = group_begin; group < group_end; ++group) {
+      std::uint32_t group = group_begin;
+      if (x.rows == 1) {
+        group = for_side_by_side(group_begin, group_end, [&](const std::uint32_t* groups) {
+          SideBySide<Isa, kType> sources;
+          for (std::uint32_t i = 0; i < kSideBySide; ++i)
+            sources.source[i].group = data + groups[i] * group_bytes;
+          load_side_by_side(out, w.rows, groups, first == 0, acc);
+          tile<Isa, kDot, 1, kSideBySide * Isa::kHalves>(sources, first, count, view(0, 0), acc, 0);
+          store_side_by_side(acc, w.rows, groups, out);
+        });
+      }
+      for (; group < group_end; ++group) {
         const std::uint32_t lanes = smaller(kRowGroup, w.rows - group * kRowGroup);
         float* out_group = out + row * out_stride + group * kRowGroup;
         load_acc(out_group, out_stride, rows, lanes, first == 0, acc);
@@ -407,7 +472,17 @@ static void matmul_float_type(const PackedMatrix& w, std::uint32_t group_begin,
   for (std::uint32_t row = 0; row < rows; row += kBlockRows) {
     const std::uint32_t n = smaller(kBlockRows, rows - row);
     const std::uint32_t step = n <= 4 ? w.cols : kFloatStretch;
-    for (std::uint32_t group = group_begin; group < group_end; ++group) {
+    std::uint32_t group = group_begin;
+    if (rows == 1) {
+      group = for_side_by_side(group_begin, group_end, [&](const std::uint32_t* groups) {
+        load_side_by_side(out, w.rows, groups, true, acc);
+        float_tile<Isa, Elements, 1, kSideBySide>(data + groups[0] * group_bytes, kRowGroup, w.cols,
+                                                  x, x_stride, acc, 0,
+                                                  (groups[1] - groups[0]) * group_bytes);
+        store_side_by_side(acc, w.rows, groups, out);
+      });
+    }
+    for (; group < group_end; ++group) {
       const std::uint32_t lanes = smaller(kRowGroup, w.rows - group * kRowGroup);
       float* out_group = out + row * out_stride + group * kRowGroup;
       load_acc(out_group, out_stride, n, lanes, true, acc);

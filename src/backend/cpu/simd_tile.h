@@ -165,14 +165,14 @@ struct Bf16Elements {
   }
 };
 
-// acc[t][lane] += sum over c < cols of w[c][lane] * x[t][c], 16 lanes, `w_stride` elements between
-// the columns of w.
-template <class Isa, class Elements, int T>
+// acc[t][lane] += sum over c < cols of w[c][lane] * x[t][c], 16 lanes for each of the groups, which
+// are `group_bytes` apart, and `w_stride` elements between the columns of one.
+template <class Isa, class Elements, int T, int kGroups = 1>
 static void float_tile(const std::uint8_t* w, std::size_t w_stride, std::uint32_t cols,
                        const float* x, std::size_t x_stride, float* acc_memory,
-                       std::size_t acc_stride) {
+                       std::size_t acc_stride, std::size_t group_bytes = 0) {
   using F = typename Isa::F;
-  constexpr int H = Isa::kHalves;
+  constexpr int H = kGroups * Isa::kHalves;
   F acc[T][H];
   for (int t = 0; t < T; ++t) {
     for (int h = 0; h < H; ++h)
@@ -180,8 +180,11 @@ static void float_tile(const std::uint8_t* w, std::size_t w_stride, std::uint32_
   }
   for (std::uint32_t c = 0; c < cols; ++c, w += w_stride * Elements::kBytes) {
     F column[H];
-    for (int h = 0; h < H; ++h)
-      column[h] = Elements::template load<Isa>(w + h * Isa::kLanes * Elements::kBytes);
+    for (int h = 0; h < H; ++h) {
+      const std::uint8_t* group = w + static_cast<std::size_t>(h / Isa::kHalves) * group_bytes;
+      column[h] =
+          Elements::template load<Isa>(group + h % Isa::kHalves * Isa::kLanes * Elements::kBytes);
+    }
     for (int t = 0; t < T; ++t) {
       const F value = Isa::set1(x[t * x_stride + c]);
       for (int h = 0; h < H; ++h) acc[t][h] = Isa::fma(column[h], value, acc[t][h]);
