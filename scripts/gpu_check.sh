@@ -3,20 +3,22 @@
 #
 #   scripts/gpu_check.sh             builds for the present GPU; its logits must be those of the emulator, bit for bit, and near
 #                                    the CPU's; then the tables of tools/gpu_bench/
-#   scripts/gpu_check.sh --dry-run   everything but the GPU: builds, and runs the same programs on the emulator
+#   scripts/gpu_check.sh --dry-run   everything but the GPU: the same builds, and the same programs on the emulator
 #   scripts/gpu_check.sh --dry-run --quick   the same without building the whole program a second time, for the tests
 #
-# Needs nvcc (PATH, CUDA_PATH, CUDA_HOME or /usr/local/cuda). Output also goes to build/gpu_check.txt.
+# Needs nvcc (PATH, CUDA_PATH, CUDA_HOME or /usr/local/cuda). Builds in build/gpu_check; output also goes to build/gpu_check.txt, that
+# of a dry run to build/gpu_check_dry_run.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-dry=no quick=no
+dry=no quick=no report=build/gpu_check.txt
 case "$*" in
   "") ;;
-  --dry-run) dry=yes ;;
-  "--dry-run --quick") dry=yes quick=yes ;;
+  --dry-run) dry=yes report=build/gpu_check_dry_run.txt ;;
+  "--dry-run --quick") dry=yes quick=yes report=build/gpu_check_dry_run.txt ;;
   *) echo "usage: scripts/gpu_check.sh [--dry-run [--quick]]" >&2; exit 2 ;;
 esac
+export CUDA_DEVICE_ORDER=PCI_BUS_ID  # as nvidia-smi counts
 
 target=90
 if [ $dry = no ]; then
@@ -29,26 +31,28 @@ if [ $dry = no ]; then
 fi
 
 mkdir -p build
-exec > >(tee build/gpu_check.txt) 2>&1
+exec > >(tee $report) 2>&1
 started=$SECONDS
 step() { echo "== $1 ($((SECONDS - started)) s)"; }
 
-build() {  # PRESET TARGET...
-  cmake --build --preset "$1" -j "$(nproc)" --target "${@:2}" >> build/gpu_check_build.log ||
+build() {  # FOLDER TARGET...
+  cmake --build "$1" -j "$(nproc)" --target "${@:2}" >> build/gpu_check_build.log ||
     { tail -n 30 build/gpu_check_build.log; exit 1; }
 }
+bin=build/gpu_check
 step "build for sm_$target"
-cmake --preset cuda -DSLUICE_CUDA_TARGETS="$target-real" -DSLUICE_BENCHMARKS=OFF > build/gpu_check_build.log
-build cuda sluice_gpu
+cmake --preset cuda -B $bin -DSLUICE_CUDA_TARGETS="$target-real" -DSLUICE_BENCHMARKS=OFF > build/gpu_check_build.log
+build $bin gpu_digest gpu_bench
+[ $quick = yes ] || build $bin sluice test_cuda_device
 if [ $dry = yes ]; then
+  # The emulator is there already, where the tests run this.
   [ -f build/release/build.ninja ] || cmake --preset release >> build/gpu_check_build.log
-  build release gpu_digest_emulated gpu_bench_emulated
+  build build/release gpu_digest_emulated gpu_bench_emulated
   emulated=build/release/tests
 else
-  build cuda sluice gpu_digest gpu_digest_emulated gpu_bench test_cuda_device
-  emulated=build/cuda/tests
+  build $bin gpu_digest_emulated
+  emulated=$bin/tests
 fi
-bin=build/cuda
 
 if [ $dry = yes ]; then
   step "emulated models and passes"
@@ -60,7 +64,6 @@ if [ $dry = yes ]; then
     exit 0
   fi
   step "the program without a GPU"
-  build cuda sluice
   text=$($bin/sluice run --device auto --temp 0 -n 5 -p "A fox" 2> build/gpu_check_auto.txt)
   cat build/gpu_check_auto.txt
   [ -n "$text" ]

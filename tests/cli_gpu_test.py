@@ -1,6 +1,7 @@
 """Black-box tests of the program with a GPU, which the emulator plays: cli_gpu_test.py SLUICE_EMULATED MAKE_MODEL."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -77,6 +78,27 @@ class Gpu(unittest.TestCase):
         self.assertEqual(answers[0], answers[1])
         self.assertEqual(len(answers[0]), 4)
         self.assertTrue(all(text is not None and error is None for _, text, error in answers[0]))
+
+    def test_a_batch_on_a_device_that_is_lost_keeps_what_is_done(self):
+        folder = Path(self.folder.name)
+        (folder / "prompts.txt").write_text("".join(f"{word}\n" for word in ("one", "two two", "three", "four four four")))
+        command = ["batch", "-m", self.model, "--raw", "--lines", "-i", folder / "prompts.txt", "-n", 6, "-c", 64, "--device",
+                   "cuda", "--ordered", "--slots", 1]
+        run(*command, "-o", folder / "whole.jsonl")
+        done = subprocess.run([SLUICE, *map(str, command), "-o", str(folder / "lost.jsonl")], capture_output=True, timeout=200,
+                              stdin=subprocess.DEVNULL, env={**os.environ, "SLUICE_EMULATED_FAIL_AT_LAUNCH": "500"})
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(b"the GPU emulated GPU failed: it was lost; what was written so far is kept", done.stderr)
+        kept = (folder / "lost.jsonl").read_text().splitlines()
+        self.assertIn(len(kept), (1, 2, 3), done.stderr)
+        run(*command, "-o", folder / "lost.jsonl")  # goes on
+        texts = [[json.loads(line)["text"] for line in (folder / name).read_text().splitlines()]
+                 for name in ("whole.jsonl", "lost.jsonl")]
+        self.assertEqual(texts[0], texts[1])
+
+    def test_the_kernels_chosen_are_said(self):
+        done = run("run", "-m", self.model, "--raw", "-p", "abc", "-n", 2, "--device", "cuda", "--stats")
+        self.assertRegex(done.stderr, rb"as measured: rows that dp4a takes: Q4_0 [0-4]")
 
     def test_a_part_on_the_gpu_is_said(self):
         _, said = self.generate("-ngl", "1")

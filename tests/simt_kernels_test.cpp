@@ -182,6 +182,7 @@ void check_gated_tiles(MatvecProblem& problem, std::uint32_t x_rows, bool gelu, 
   };
   if (x_rows == 1) check.template operator()<1>(cuda::gated_dp4a<Tiles, 1>);
   if (x_rows <= 2) check.template operator()<2>(cuda::gated_dp4a<Tiles, 2>);
+  if (x_rows <= 4) check.template operator()<4>(cuda::gated_dp4a<Tiles, 4>);
   if (x_rows <= 8) check.template operator()<8>(cuda::gated_mma<Tiles, 8>);
   check.template operator()<16>(cuda::gated_mma<Tiles, 16>);
 }
@@ -235,6 +236,7 @@ void check_qkv(QkvProblem& problem, std::uint32_t rows, BlockType type, bool rev
     };
     if (rows == 1) check.template operator()<1>(cuda::qkv_dp4a<Tiles, 1>);
     if (rows <= 2) check.template operator()<2>(cuda::qkv_dp4a<Tiles, 2>);
+    if (rows <= 4) check.template operator()<4>(cuda::qkv_dp4a<Tiles, 4>);
     if (rows <= 8) check.template operator()<8>(cuda::qkv_mma<Tiles, 8>);
     check.template operator()<16>(cuda::qkv_mma<Tiles, 16>);
   });
@@ -245,11 +247,10 @@ TEST_CASE("query, key and value in one: the bits of the product, then of rotatio
     BlockType type;
     std::uint32_t cols, rows, heads, kv_heads, head_dim, rope_dims;
   };
-  const Case cases[] = {{BlockType::kQ4_0, 64, 1, 4, 2, 32, 32},
-                        {BlockType::kQ4_K, 256, 2, 2, 1, 128, 128},
-                        {BlockType::kQ6_K, 512, 5, 3, 3, 64, 64},
-                        {BlockType::kQ8_0, 96, 13, 4, 1, 96, 48},
-                        {BlockType::kMXFP4, 32 * 9, 16, 1, 1, 256, 256}};
+  const Case cases[] = {
+      {BlockType::kQ4_0, 64, 1, 4, 2, 32, 32},  {BlockType::kQ4_K, 256, 2, 2, 1, 128, 128},
+      {BlockType::kQ6_K, 512, 5, 3, 3, 64, 64}, {BlockType::kQ5_K, 256, 3, 2, 1, 64, 64},
+      {BlockType::kQ8_0, 96, 13, 4, 1, 96, 48}, {BlockType::kMXFP4, 32 * 9, 16, 1, 1, 256, 256}};
   std::uint64_t seed = 400;
   for (const Case& c : cases) {
     for (const cuda::PageKind pages : {cuda::PageKind::kInt8, cuda::PageKind::kF16}) {

@@ -12,9 +12,9 @@ namespace {
 constexpr std::size_t kMostTimedMatrices = 64;
 constexpr std::uint64_t kMostTimedBytes = std::uint64_t{256} << 20;
 
-constexpr const char* kKindNames[] = {"Q4_0",      "Q8_0", "IQ4_NL", "MXFP4",
-                                      "Q4_K",      "Q5_K", "Q6_K",   "Q4_1, Q5_0, Q5_1, IQ4_XS",
-                                      "Q2_K, Q3_K"};
+constexpr const char* kKindNames[] = {"Q4_0",     "Q8_0", "IQ4_NL", "MXFP4",
+                                      "Q4_K",     "Q5_K", "Q6_K",   "Q4_1/Q5_0/Q5_1/IQ4_XS",
+                                      "Q2_K/Q3_K"};
 static_assert(std::size(kKindNames) == kTileKinds);
 
 // Activations and results that all matrices share.
@@ -132,12 +132,10 @@ Result<FewRows> FewRows::measure(Device& device, const DeviceWeights& weights) {
 
 std::string FewRows::text() const {
   std::string text;
-  bool first = true;
   for (std::size_t kind = 0; kind < most_dp4a_.size(); ++kind) {
     if (!measured_[kind]) continue;
-    text += fmt::format("{}{}{} of {}", first ? "dp4a for up to " : ", ", most_dp4a_[kind],
-                        first ? " rows" : "", kKindNames[kind]);
-    first = false;
+    text += fmt::format("{} {} {}", text.empty() ? "rows that dp4a takes:" : ",", kKindNames[kind],
+                        most_dp4a_[kind]);
   }
   return text;
 }

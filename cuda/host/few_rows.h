@@ -4,7 +4,9 @@
 // dp4a's work grows with the rows, that of tensor cores is the same for one to eight of them, so up
 // to some number of rows dp4a is faster. That number depends on the device (its lanes of dp4a and
 // its memory) and on the kind of tiles (their bytes, and the work of unpacking them), so it is
-// measured where the model runs, on its own matrices, right after they are uploaded.
+// measured where the model runs, on its own matrices, right after they are uploaded. Timed are
+// plain products; those with something fused behind them (gated.cuh, qkv.cuh) and those of experts
+// have the same inner loops and follow the same numbers.
 #pragma once
 
 #include <array>
@@ -26,8 +28,8 @@ struct KernelTimes {
   std::int32_t most_dp4a() const;
 };
 
-// Times both kernels on matrices of one quantized type, one after the other; together they should
-// be more than the device's caches hold where a model's are. Of large matrices, the first
+// Times both kernels on matrices of one quantized type, one after the other, as a pass reads them:
+// caches help as much as they do there. Of large matrices, the first
 // kMostTimedRows rows count, of those of experts the first expert's. At least one matrix.
 inline constexpr std::uint32_t kMostTimedRows = 32768;
 Result<KernelTimes> time_kernels(Device& device, std::span<const DeviceMatrix* const> matrices);
@@ -39,7 +41,7 @@ class FewRows {
     return x_rows <= most_dp4a_[static_cast<std::size_t>(kind)] ? Arithmetic::kDp4a
                                                                 : Arithmetic::kMma;
   }
-  // "dp4a for up to 2 rows of Q4_0, 3 of Q6_K"; types that were not measured are left out.
+  // "rows that dp4a takes: Q4_0 2, Q6_K 3"; types that were not measured are left out.
   std::string text() const;
 
   // Measures every kind that `weights` has; the others stay with tensor cores. Takes some tens of

@@ -205,7 +205,8 @@ Status Device::synchronize() {
 
 void Device::begin_graph() {
   state_->make_current();
-  state_->note(cudaStreamBeginCapture(state_->stream, cudaStreamCaptureModeThreadLocal),
+  // Relaxed: a kernel's code may be loaded when it is first launched, here too.
+  state_->note(cudaStreamBeginCapture(state_->stream, cudaStreamCaptureModeRelaxed),
                "recording a graph");
 }
 
@@ -215,10 +216,12 @@ Result<Graph> Device::end_graph() {
   cudaError_t e = cudaStreamEndCapture(state_->stream, &graph);
   if (e == cudaSuccess) e = cudaGraphInstantiate(&ready, graph, 0);
   if (graph != nullptr) cudaGraphDestroy(graph);
+  Graph result(std::shared_ptr<void>(ready, [](void* p) {
+    if (p != nullptr) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(p));
+  }));
   state_->note(e, "recording a graph");
   if (state_->error != cudaSuccess) return synchronize().error();
-  return Graph(std::shared_ptr<void>(
-      ready, [](void* p) { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(p)); }));
+  return result;
 }
 
 void Device::run(const Graph& graph) {

@@ -23,7 +23,8 @@ class SplitBackend final : public Backend {
     std::string text;
     for (const BackendPart& part : parts_) {
       const std::string one = part.backend->tuning();
-      if (!one.empty()) text += (text.empty() ? "" : "; ") + one;
+      if (one.empty()) continue;
+      text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", part.backend->description(), one);
     }
     return text;
   }

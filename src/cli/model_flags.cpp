@@ -130,13 +130,13 @@ void ModelFlags::declare_rare(Flags& flags) {
                 return {};
               });
   flags.value("-ngl,--gpu-layers,--n-gpu-layers", "N",
-              "layers on GPUs: a number, auto or all (auto)",
+              "layers on GPUs: a number, auto or all, which is -1 too (auto)",
               [this](std::string_view text) -> Status {
                 const std::optional<std::int64_t> layers = parse_integer(text);
                 if (text != "auto" && text != "all" && (!layers || *layers < -1)) {
                   return make_error(ErrorCode::kUsage,
                                     "'{}' is not a number of layers; expected 0, 1, ..., auto or "
-                                    "all",
+                                    "all (-1)",
                                     text);
                 }
                 device_.gpu_layers.reset();

@@ -1,6 +1,7 @@
 // The device of cuda/host/runtime.h as the emulator: what is queued runs at once, block after
 // block; memory knows its bounds and what has been written.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -25,7 +26,14 @@ struct Device::State {
 };
 
 namespace {
-EmulatedMachine machine;  // tests set it
+EmulatedMachine machine_of_environment() {
+  EmulatedMachine machine;
+  if (const char* launch = std::getenv("SLUICE_EMULATED_FAIL_AT_LAUNCH")) {
+    machine.fail_at_launch = std::strtoull(launch, nullptr, 10);
+  }
+  return machine;
+}
+EmulatedMachine machine = machine_of_environment();  // tests change it
 
 // Bytes taken on each device, by all who have it open; kept alive by what was taken.
 std::shared_ptr<std::uint64_t> taken_on(std::uint32_t device) {
@@ -141,6 +149,7 @@ void Device::run(const Graph& graph) {
 Result<double> Device::seconds(const Graph& graph) {
   if (machine.runs_what_it_times) run(graph);
   SLUICE_RETURN_IF_ERROR(synchronize());
+  if (machine.time_of) return machine.time_of();
   machine.clock += 0x9e3779b97f4a7c15u;  // SplitMix64
   std::uint64_t mixed = machine.clock;
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;

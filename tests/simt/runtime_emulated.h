@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace sluice::cuda {
@@ -17,8 +18,12 @@ struct EmulatedMachine {
   // of a program, so that tests meet all choices that depend on times; tokens must not.
   std::uint64_t clock = 1;
   bool runs_what_it_times = false;
+  // In place of random numbers: the time of the next graph.
+  std::function<double()> time_of;
 };
 
+// The program's own has, where SLUICE_EMULATED_FAIL_AT_LAUNCH is set, that number for
+// fail_at_launch.
 EmulatedMachine& emulated_machine();
 
 }  // namespace sluice::cuda

@@ -23,7 +23,6 @@ inline constexpr std::uint32_t kStretch = 16;        // blocks of 32 columns in 
 inline constexpr std::uint32_t kExtras = 4096;       // blocks of x prepared at a time
 inline constexpr std::uint32_t kFloatStretch = 256;  // columns
 inline constexpr std::size_t kPrefetchBytes = 2048;  // ahead of the stream
-inline constexpr std::uint32_t kSideBySide = 4;      // groups that one row of x takes together
 
 constexpr bool uses_codebook(BlockType type) {
   return type == BlockType::kIQ4_NL || type == BlockType::kIQ4_XS || type == BlockType::kMXFP4;
@@ -160,12 +159,13 @@ struct PackedSource {
   }
 };
 
-// Groups side by side, one's halves behind the other's: a thread that reads a few streams at a time
-// gets more from memory than from one, and what belongs to x is loaded once for all. Their sums do
-// not fit the registers of AVX2, which costs less than it gains while memory is what is waited for.
-template <class Isa, BlockType kType>
+// Groups side by side, one's halves behind the other's, for one or two rows of x: a thread that
+// reads a few streams at a time gets more from memory than from one, and what belongs to x is
+// loaded once for all. Their sums do not fit the registers of AVX2, which costs less than it gains
+// while memory is what is waited for (from three rows on, more).
+template <class Isa, BlockType kType, std::uint32_t kGroups>
 struct SideBySide {
-  PackedSource<Isa, kType> source[kSideBySide];
+  PackedSource<Isa, kType> source[kGroups];
 
   template <int quad>
   SLUICE_ALWAYS_INLINE typename Isa::I code(std::uint32_t block, int half) const {
@@ -281,33 +281,41 @@ static void store_acc(const float* acc, std::uint32_t rows, std::uint32_t lanes,
 
 SLUICE_INLINE std::uint32_t smaller(std::uint32_t a, std::uint32_t b) { return a < b ? a : b; }
 
-// Cuts [begin, end) into kSideBySide ranges and calls visit(groups) with one of each: so each of
-// the streams is read front to back. Returns the first of the groups that are left, fewer than
-// kSideBySide.
-template <class Visit>
+// Cuts [begin, end) into kGroups ranges and calls visit(groups) with one of each: so each of the
+// streams is read front to back. Returns the first of the groups that are left, fewer than kGroups.
+template <std::uint32_t kGroups, class Visit>
 SLUICE_INLINE std::uint32_t for_side_by_side(std::uint32_t begin, std::uint32_t end,
                                              const Visit& visit) {
-  const std::uint32_t each = (end - begin) / kSideBySide;
+  const std::uint32_t each = (end - begin) / kGroups;
   for (std::uint32_t g = 0; g < each; ++g) {
-    std::uint32_t groups[kSideBySide];
-    for (std::uint32_t i = 0; i < kSideBySide; ++i) groups[i] = begin + i * each + g;
+    std::uint32_t groups[kGroups];
+    for (std::uint32_t i = 0; i < kGroups; ++i) groups[i] = begin + i * each + g;
     visit(groups);
   }
-  return begin + each * kSideBySide;
+  return begin + each * kGroups;
 }
-// acc[kSideBySide][16] from or to a row of results.
-static void load_side_by_side(const float* out, std::uint32_t rows, const std::uint32_t* groups,
-                              bool start, float* acc) {
-  for (std::uint32_t i = 0; i < kSideBySide; ++i) {
-    const std::uint32_t at = groups[i] * kRowGroup;
-    load_acc(out + at, 0, 1, smaller(kRowGroup, rows - at), start, acc + i * kRowGroup);
+// acc[rows][kGroups][16] from or to rows of results.
+template <std::uint32_t kGroups>
+static void load_side_by_side(const float* out, std::size_t stride, std::uint32_t rows,
+                              std::uint32_t lanes, const std::uint32_t* groups, bool start,
+                              float* acc) {
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    for (std::uint32_t i = 0; i < kGroups; ++i) {
+      const std::uint32_t at = groups[i] * kRowGroup;
+      load_acc(out + r * stride + at, 0, 1, smaller(kRowGroup, lanes - at), start,
+               acc + (r * kGroups + i) * kRowGroup);
+    }
   }
 }
-static void store_side_by_side(const float* acc, std::uint32_t rows, const std::uint32_t* groups,
-                               float* out) {
-  for (std::uint32_t i = 0; i < kSideBySide; ++i) {
-    const std::uint32_t at = groups[i] * kRowGroup;
-    store_acc(acc + i * kRowGroup, 1, smaller(kRowGroup, rows - at), out + at, 0);
+template <std::uint32_t kGroups>
+static void store_side_by_side(const float* acc, std::uint32_t rows, std::uint32_t lanes,
+                               const std::uint32_t* groups, float* out, std::size_t stride) {
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    for (std::uint32_t i = 0; i < kGroups; ++i) {
+      const std::uint32_t at = groups[i] * kRowGroup;
+      store_acc(acc + (r * kGroups + i) * kRowGroup, 1, smaller(kRowGroup, lanes - at),
+                out + r * stride + at, 0);
+    }
   }
 }
 
@@ -358,15 +366,21 @@ static void matmul_type(const PackedMatrix& w, std::uint32_t group_begin, std::u
                      std::size_t{count} * kSegments};
       };
       std::uint32_t group = group_begin;
-      if (x.rows == 1) {
-        group = for_side_by_side(group_begin, group_end, [&](const std::uint32_t* groups) {
-          SideBySide<Isa, kType> sources;
-          for (std::uint32_t i = 0; i < kSideBySide; ++i)
+      const auto side_by_side = [&]<int T, std::uint32_t kGroups>() SLUICE_ALWAYS_INLINE {
+        group = for_side_by_side<kGroups>(group_begin, group_end, [&](const std::uint32_t* groups) {
+          SideBySide<Isa, kType, kGroups> sources;
+          for (std::uint32_t i = 0; i < kGroups; ++i)
             sources.source[i].group = data + groups[i] * group_bytes;
-          load_side_by_side(out, w.rows, groups, first == 0, acc);
-          tile<Isa, kDot, 1, kSideBySide * Isa::kHalves>(sources, first, count, view(0, 0), acc, 0);
-          store_side_by_side(acc, w.rows, groups, out);
+          load_side_by_side<kGroups>(out, out_stride, T, w.rows, groups, first == 0, acc);
+          tile<Isa, kDot, T, kGroups * Isa::kHalves>(sources, first, count, view(0, 0), acc,
+                                                     kGroups * kRowGroup);
+          store_side_by_side<kGroups>(acc, T, w.rows, groups, out, out_stride);
         });
+      };
+      constexpr bool kBytes = pack_layout(kType).low == LowPlane::kBytes;
+      if (x.rows == 1) side_by_side.template operator()<1, 4>();
+      if constexpr (few_rows(kType) > 1) {
+        if (x.rows == 2) side_by_side.template operator()<2, kBytes ? 4 : 2>();
       }
       for (; group < group_end; ++group) {
         const std::uint32_t lanes = smaller(kRowGroup, w.rows - group * kRowGroup);
@@ -474,12 +488,11 @@ static void matmul_float_type(const PackedMatrix& w, std::uint32_t group_begin,
     const std::uint32_t step = n <= 4 ? w.cols : kFloatStretch;
     std::uint32_t group = group_begin;
     if (rows == 1) {
-      group = for_side_by_side(group_begin, group_end, [&](const std::uint32_t* groups) {
-        load_side_by_side(out, w.rows, groups, true, acc);
-        float_tile<Isa, Elements, 1, kSideBySide>(data + groups[0] * group_bytes, kRowGroup, w.cols,
-                                                  x, x_stride, acc, 0,
-                                                  (groups[1] - groups[0]) * group_bytes);
-        store_side_by_side(acc, w.rows, groups, out);
+      group = for_side_by_side<4>(group_begin, group_end, [&](const std::uint32_t* groups) {
+        load_side_by_side<4>(out, 0, 1, w.rows, groups, true, acc);
+        float_tile<Isa, Elements, 1, 4>(data + groups[0] * group_bytes, kRowGroup, w.cols, x,
+                                        x_stride, acc, 0, (groups[1] - groups[0]) * group_bytes);
+        store_side_by_side<4>(acc, 1, w.rows, groups, out, 0);
       });
     }
     for (; group < group_end; ++group) {
