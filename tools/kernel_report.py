@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What nvcc makes of the GPU's kernels: registers, shared memory, spills, and how wide they load.
+"""What nvcc makes of the GPU's kernels: registers, shared memory, spills, how wide they load, and the bytes they must move.
 
     tools/kernel_report.py [--nvcc FILE] [--targets 80,90] [--disassembler FILE]
 
@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import gpu_predict
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "cuda" / "host" / "launch.cu"
@@ -128,6 +130,9 @@ def main():
                     wide = counts[name]["cp.async 16"] + counts[name]["global 16"]
                     if wide == 0 or counts[name]["local"] > 0:
                         narrow.append(f"{name} on sm_{target}")
+    print("bytes that each must move in a decode step, a layer of an 8B model (Q4_0, int8 cache, 512 tokens; gpu_predict.py):")
+    for step, moved in gpu_predict.layer_kernels(gpu_predict.MODELS["8B"], 512, "int8"):
+        print(f"  {step:<32} {moved:>12,.0f}")
     if not options.disassembler:
         print("kernel_report: no nvdisasm or cuobjdump here: load widths are not counted")
     if narrow:
