@@ -500,6 +500,15 @@ void check_same_bits(const Kernels& reference, const Kernels& table, std::uint64
                  random);
     check_matmul(reference, table, info.type, 16, info.block_size == 1 ? 4099 : 256 * 150, 5,
                  random);
+    // One or two rows of x, and groups enough for several at a time in each of a few ranges.
+    for (const std::uint32_t rows : {127u, 129u, 209u, 257u}) {
+      for (const std::uint32_t x_rows : {1u, 2u}) {
+        check_matmul(reference, table, info.type, rows, info.block_size == 1 ? 37 : 256, x_rows,
+                     random);
+      }
+    }
+    check_matmul(reference, table, info.type, 70, info.block_size == 1 ? 777 : 256 * 260, 2,
+                 random);
     for (const int byte : {0x00, 0xff, 0x80, 0x7f, 0x88, 0x55}) {
       for (const float value : {1.0f, -1.0f})
         check_extreme_matmul(reference, table, info.type, static_cast<std::uint8_t>(byte), value);
